@@ -1,0 +1,88 @@
+//! A server that never gives a useful answer.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use hyper::{Request, Response, StatusCode};
+use tokio::io::AsyncReadExt;
+
+use crate::background::Background;
+use crate::connections::Connections;
+use crate::fault::{Body, Fault, response};
+use crate::http::{Answer, HttpServer};
+
+/// A server that never gives a useful answer.
+#[derive(Debug)]
+pub struct Broken(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Http(HttpServer<Nothing>),
+    Mute { addr: SocketAddr, connections: Connections, _background: Background },
+}
+
+/// Has nothing to say; what the client gets is the fault.
+#[derive(Debug)]
+struct Nothing;
+
+impl Answer for Nothing {
+    async fn answer(&self, _: Request<Bytes>) -> Response<Body> {
+        response(StatusCode::OK, "application/json", "")
+    }
+}
+
+impl Broken {
+    /// Answers every HTTP request with `fault`.
+    pub async fn start(fault: Fault) -> Broken {
+        let server = HttpServer::start(Nothing);
+        server.faults().always(Some(fault));
+        Broken(Kind::Http(server))
+    }
+
+    /// Accepts connections and sends nothing, whatever protocol the client tries: HTTP, TLS or Redis.
+    pub async fn accepts_and_never_answers() -> Broken {
+        let connections = Connections::default();
+        let background = Background::new();
+        let addr = background.listen({
+            let connections = connections.clone();
+            move |mut stream| {
+                let connection = connections.open();
+                async move {
+                    let _open = connection;
+                    // Reading until the client gives up, so that it never blocks in sending either.
+                    while matches!(stream.read(&mut [0; 4096]).await, Ok(1..)) {}
+                }
+            }
+        });
+        Broken(Kind::Mute { addr, connections, _background: background })
+    }
+
+    /// `http://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr())
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        match &self.0 {
+            Kind::Http(server) => server.addr,
+            Kind::Mute { addr, .. } => *addr,
+        }
+    }
+
+    /// How many connections it accepted so far.
+    pub fn connections(&self) -> usize {
+        match &self.0 {
+            Kind::Http(server) => server.connections.opened(),
+            Kind::Mute { connections, .. } => connections.opened(),
+        }
+    }
+
+    /// How many HTTP requests it received so far; none where it does not listen for any.
+    pub fn requests(&self) -> usize {
+        match &self.0 {
+            Kind::Http(server) => server.requests(),
+            Kind::Mute { .. } => 0,
+        }
+    }
+}

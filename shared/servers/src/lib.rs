@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test support: a server that cannot start fails its test on the spot and says why"
+)]
+
+pub mod broken;
+pub mod dynamo;
+pub mod fault;
+pub mod monitor;
+pub mod proxy;
+pub mod redis;
+pub mod tcp;
+pub mod upstash;
+
+mod background;
+mod connections;
+mod http;
+mod process;
+
+pub use self::broken::Broken;
+pub use self::dynamo::{Dynamo, create_table, dynamodb_local};
+pub use self::fault::Fault;
+pub use self::monitor::Monitor;
+pub use self::proxy::Proxy;
+pub use self::redis::Redis;
+pub use self::tcp::TcpProxy;
+pub use self::upstash::Upstash;

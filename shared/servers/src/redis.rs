@@ -1,0 +1,143 @@
+//! Debian's `redis-server`, one for each test.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::monitor::Monitor;
+use crate::process::{on_path, spawn_bound_to_this_process};
+
+/// A Redis server of the test's own: a loopback port, no persistence, gone when dropped.
+#[derive(Debug)]
+pub struct Redis {
+    port: u16,
+    child: Child,
+    folder: TempDir,
+}
+
+impl Redis {
+    /// Starts a server and waits until it answers.
+    pub async fn start() -> Redis {
+        assert!(
+            on_path("redis-server"),
+            "redis-server not found: run scripts/test, or apt-get install redis-server"
+        );
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for _ in 0..10 {
+            let port = free_port();
+            // Another process may take the port between our look and Redis's bind: then Redis exits, and we
+            // try another.
+            if let Some(child) = launch(port, &folder).await {
+                return Redis { port, child, folder };
+            }
+        }
+        panic!("redis-server exits at once on ten different ports");
+    }
+
+    /// `redis://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr())
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The port it listens on, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills the server: connections break, new ones are refused, the data is lost.
+    pub async fn stop(&mut self) {
+        self.kill();
+    }
+
+    /// Kills the server if it runs, and starts an empty one on the same port.
+    pub async fn restart(&mut self) {
+        self.kill();
+        self.child = launch(self.port, &self.folder).await.expect("redis-server starts again on its port");
+    }
+
+    /// Freezes the server: connections stay open and are even accepted, but nothing is answered.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Thaws a frozen server, which then works through what arrived meanwhile.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Watches the commands that clients send from now on.
+    pub async fn monitor(&self) -> Monitor {
+        Monitor::start(self.addr()).await
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("redis-server runs");
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Starts a server on this port; none when it exits before it answers.
+async fn launch(port: u16, folder: &TempDir) -> Option<Child> {
+    let (port_text, folder) = (port.to_string(), folder.path().to_str().expect("a path in UTF-8"));
+    let arguments =
+        ["--port", &port_text, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
+    let mut child =
+        spawn_bound_to_this_process("redis-server", &arguments).expect("redis-server can be started");
+    let started = Instant::now();
+    while !is_served_by(port, child.id()).await {
+        if child.try_wait().expect("our own child").is_some() {
+            return None;
+        }
+        if started.elapsed() > Duration::from_secs(10) {
+            let _ = child.kill();
+            panic!("redis-server does not answer on port {port} after ten seconds");
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    Some(child)
+}
+
+/// Whether the Redis that answers on this port is this very process, and not one of a test next to us.
+async fn is_served_by(port: u16, process: u32) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.write_all(b"INFO server\r\nQUIT\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer.contains(&format!("process_id:{process}\r\n")))
+    };
+    matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
+}
+
+/// A port that nobody listens on, below the range the kernel takes for outgoing connections: no client's
+/// socket can sit on it while the server restarts.
+fn free_port() -> u16 {
+    loop {
+        let random = getrandom::u32().expect("the system's randomness");
+        let port = 10_000 + (random % 22_000) as u16;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}

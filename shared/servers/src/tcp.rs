@@ -1,0 +1,107 @@
+//! A TCP proxy for the Redis protocol.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use crate::background::Background;
+use crate::connections::Connections;
+
+/// A TCP proxy that can cut, stall and refuse: for protocols other than HTTP, such as Redis's own.
+#[derive(Debug)]
+pub struct TcpProxy {
+    addr: SocketAddr,
+    connections: Connections,
+    switches: Arc<Switches>,
+    _background: Background,
+}
+
+#[derive(Debug)]
+struct Switches {
+    upstream: SocketAddr,
+    stalled: watch::Sender<bool>,
+    refusing: AtomicBool,
+}
+
+impl TcpProxy {
+    /// Listens on a free loopback port in front of `upstream` (`"127.0.0.1:6379"`, or a [`SocketAddr`]).
+    pub async fn start(upstream: impl ToSocketAddrs) -> TcpProxy {
+        let upstream = upstream.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
+        let upstream = upstream.expect("an upstream address, host:port");
+        let (stalled, _) = watch::channel(false);
+        let switches = Arc::new(Switches { upstream, stalled, refusing: AtomicBool::new(false) });
+        let connections = Connections::default();
+        let background = Background::new();
+        let addr = background.listen({
+            let (switches, connections) = (switches.clone(), connections.clone());
+            move |stream| forward(switches.clone(), connections.clone(), stream)
+        });
+        TcpProxy { addr, connections, switches, _background: background }
+    }
+
+    /// The port it listens on, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.addr.port()
+    }
+
+    /// `redis://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr)
+    }
+
+    /// How many connections it accepted so far, refused ones included.
+    pub fn connections(&self) -> usize {
+        self.connections.opened()
+    }
+
+    /// Closes every open connection; returns when they are closed. New ones are welcome.
+    pub fn cut(&self) {
+        self.connections.close();
+    }
+
+    /// Withholds replies while on; requests still reach the upstream. Off lets the withheld replies go.
+    pub fn stall(&self, on: bool) {
+        self.switches.stalled.send_replace(on);
+    }
+
+    /// Closes new connections as soon as they are accepted while on; open ones live ([`TcpProxy::cut`] ends
+    /// them).
+    pub fn refuse(&self, on: bool) {
+        self.switches.refusing.store(on, Ordering::SeqCst);
+    }
+}
+
+async fn forward(switches: Arc<Switches>, connections: Connections, client: TcpStream) {
+    let mut connection = connections.open();
+    if switches.refusing.load(Ordering::SeqCst) {
+        return;
+    }
+    let exchange = async move {
+        let Ok(upstream) = TcpStream::connect(switches.upstream).await else {
+            return;
+        };
+        let (mut requests, mut answers) = client.into_split();
+        let (mut replies, mut commands) = upstream.into_split();
+        // Whichever side ends first ends the connection: Redis clients do not close one half.
+        tokio::select! {
+            _ = copy(&mut requests, &mut commands) => {}
+            () = async {
+                let (mut stalled, mut buffer) = (switches.stalled.subscribe(), [0; 8192]);
+                while let Ok(read @ 1..) = replies.read(&mut buffer).await {
+                    if stalled.wait_for(|on| !on).await.is_err() { return }
+                    if answers.write_all(&buffer[..read]).await.is_err() { return }
+                }
+            } => {}
+        }
+    };
+    // The order is dropped after the sockets: whoever gave it may rely on them being closed.
+    let _order;
+    tokio::select! {
+        () = exchange => {}
+        order = connection.told_to_close() => _order = order,
+    }
+}
