@@ -1,0 +1,366 @@
+//! The one write: a [`Batch`] of changes, each under an expectation about what is there now.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
+
+/// A batch names at most so many writes (DynamoDB's transactions and one Lua call both like it short).
+pub const MAX_WRITES: usize = 25;
+
+/// What must be there for a write to happen. There is no blind write.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing, or nothing that is still alive.
+    Absent,
+    /// Exactly this.
+    Is(String),
+    /// Nothing, or exactly this.
+    AbsentOr(String),
+}
+
+impl Expect {
+    /// Whether what is there is what was expected.
+    pub fn holds(&self, there: Option<&str>) -> bool {
+        match (self, there) {
+            (Expect::Absent | Expect::AbsentOr(_), None) => true,
+            (Expect::Is(text) | Expect::AbsentOr(text), Some(there)) => text == there,
+            (Expect::Is(_), None) | (Expect::Absent, Some(_)) => false,
+        }
+    }
+}
+
+/// What a put writes.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Value {
+    /// This text.
+    Text(String),
+    /// The position of this batch's n-th append (from 0), so that a marker can name the record it marks.
+    PositionOf(usize),
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::Text(text)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+}
+
+/// One change of a [`Batch`].
+#[derive(Clone, PartialEq, Eq)]
+pub enum Write {
+    /// Changes nothing; refuses the batch unless the key is as expected.
+    Check {
+        /// The key.
+        key: Key,
+        /// What must be there.
+        expect: Expect,
+    },
+    /// Sets a value and its life.
+    Put {
+        /// The key.
+        key: Key,
+        /// What must be there.
+        expect: Expect,
+        /// What will be there.
+        value: Value,
+        /// For how long.
+        ttl: Ttl,
+    },
+    /// Removes exactly this value.
+    Delete {
+        /// The key.
+        key: Key,
+        /// What must be there: always [`Expect::Is`].
+        expect: Expect,
+    },
+    /// Sets a JSON object with a numeric `seq`, unless one with the same or a higher `seq` is there.
+    /// Never refuses the batch.
+    PutIfNewer {
+        /// The key.
+        key: Key,
+        /// The `seq` in `json`.
+        seq: u64,
+        /// The object.
+        json: String,
+        /// For how long, counted only if it is set.
+        ttl: Ttl,
+    },
+    /// Adds a record at the end of a log.
+    Append {
+        /// The log.
+        log: Log,
+        /// The record's text.
+        text: String,
+        /// How much of the log stays, and how long.
+        keep: Keep,
+    },
+    /// Rings a channel, once the batch is applied.
+    Publish {
+        /// The channel.
+        channel: Channel,
+        /// What subscribers of other programs are told; ours only hear the ring.
+        text: String,
+    },
+}
+
+/// Writes that happen all together, or not at all.
+///
+/// ```
+/// use onetap_store::{Batch, Expect, Keep, Key, Log, Value};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), onetap_store::Error> {
+/// let day = Duration::from_secs(86_400);
+/// // An effect and the marker that says it happened: exactly once, whatever crashes.
+/// let batch = Batch::new()
+///     .put(&Key::new("seen:42")?, Expect::Absent, Value::PositionOf(0), day)
+///     .append(&Log::new("orders")?, r#"{"id":42}"#, Keep::all_for(day));
+/// # let _ = batch; Ok(()) }
+/// ```
+///
+/// What is wrong with a batch (two writes to one key, a life of zero) is reported when it is committed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    writes: Vec<Write>,
+}
+
+impl Batch {
+    /// A batch that changes nothing yet.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Refuses the batch unless `key` is as expected.
+    #[must_use]
+    pub fn check(self, key: &Key, expect: Expect) -> Batch {
+        self.with(Write::Check { key: key.clone(), expect })
+    }
+
+    /// Sets `key` to `value` for `ttl`, if it is as expected.
+    #[must_use]
+    pub fn put(self, key: &Key, expect: Expect, value: impl Into<Value>, ttl: impl Into<Ttl>) -> Batch {
+        self.with(Write::Put { key: key.clone(), expect, value: value.into(), ttl: ttl.into() })
+    }
+
+    /// Removes `key`, if it holds exactly `is`.
+    #[must_use]
+    pub fn delete(self, key: &Key, is: impl Into<String>) -> Batch {
+        self.with(Write::Delete { key: key.clone(), expect: Expect::Is(is.into()) })
+    }
+
+    /// Sets `key` to the object `json` for `ttl`, unless what is there has the same or a higher `seq`.
+    #[must_use]
+    pub fn put_if_newer(self, key: &Key, seq: u64, json: impl Into<String>, ttl: impl Into<Ttl>) -> Batch {
+        self.with(Write::PutIfNewer { key: key.clone(), seq, json: json.into(), ttl: ttl.into() })
+    }
+
+    /// Adds a record to `log`.
+    #[must_use]
+    pub fn append(self, log: &Log, text: impl Into<String>, keep: Keep) -> Batch {
+        self.with(Write::Append { log: log.clone(), text: text.into(), keep })
+    }
+
+    /// Rings `channel` once the batch is applied.
+    #[must_use]
+    pub fn publish(self, channel: &Channel, text: impl Into<String>) -> Batch {
+        self.with(Write::Publish { channel: channel.clone(), text: text.into() })
+    }
+
+    /// Refuses the batch unless `key` still holds `token`: [`check`](Batch::check), folded into the batch's own
+    /// write to that key where there is one (a backend's transaction names a key once).
+    #[must_use]
+    pub fn guard(mut self, key: &Key, token: &str) -> Batch {
+        let held = Expect::Is(token.to_owned());
+        match self.writes.iter_mut().find_map(|write| write.expectation_mut().filter(|(k, _)| *k == key)) {
+            Some((_, expect)) if expect.holds(Some(token)) => *expect = held,
+            // Absent, or another value: the batch contradicts its guard, and naming the key twice says so.
+            _ => return self.check(key, held),
+        }
+        self
+    }
+
+    /// All writes of `other` after those of this batch.
+    #[must_use]
+    pub fn and(mut self, other: Batch) -> Batch {
+        self.writes.extend(other.writes);
+        self
+    }
+
+    /// The writes, in the order in which they were named.
+    pub fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// Each key with what is expected of it.
+    pub fn expectations(&self) -> impl Iterator<Item = (&Key, &Expect)> {
+        self.writes.iter().filter_map(Write::expectation)
+    }
+
+    /// Whether the batch may be sent again when its reply was lost.
+    ///
+    /// It may when the second time changes nothing that the first has changed, *and* the caller can tell from the
+    /// refusal that it had landed. A marker (a put where nothing was) gives that to the whole batch. A bare swap
+    /// (`Is(old)` to another value) has none: the value that comes back may as well be somebody else's, and an
+    /// increment would be lost.
+    pub fn is_repeatable(&self) -> bool {
+        let marked = |write: &Write| match write {
+            Write::Put { expect: Expect::Absent, .. } => true,
+            Write::Put { expect: Expect::AbsentOr(old), value, .. } => *value != Value::Text(old.clone()),
+            _ => false,
+        };
+        let harmless = |write: &Write| match write {
+            Write::Put { expect: Expect::Is(old), value, .. } => *value == Value::Text(old.clone()),
+            Write::Append { .. } | Write::Publish { .. } => false,
+            Write::Put { .. } | Write::Check { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => true,
+        };
+        self.writes.iter().any(marked) || self.writes.iter().all(harmless)
+    }
+
+    /// What every backend checks before it sends anything.
+    pub(crate) fn validate(&self, max_value: usize) -> Result<(), Error> {
+        if self.writes.len() > MAX_WRITES {
+            return Err(Error::rejected(format!(
+                "a batch of {} writes, over {MAX_WRITES}",
+                self.writes.len()
+            )));
+        }
+        let appends = self.writes.iter().filter(|w| matches!(w, Write::Append { .. })).count();
+        let mut names = HashSet::new();
+        for write in &self.writes {
+            if write.name().is_some_and(|name| !names.insert(name)) {
+                return Err(Error::rejected("a batch names each key and log once"));
+            }
+            match write {
+                Write::Put { value: Value::PositionOf(n), .. } if *n >= appends => {
+                    return Err(Error::rejected(format!(
+                        "position of append {n}, of {appends} in the batch"
+                    )));
+                }
+                Write::PutIfNewer { seq, json, .. } if seq_of(json) != Some(*seq) => {
+                    return Err(Error::rejected(
+                        "put_if_newer needs a JSON object whose `seq` is the one given",
+                    ));
+                }
+                _ => {}
+            }
+            if let Some(Ttl::Of(life)) = write.ttl() {
+                if life < Duration::from_millis(1) {
+                    return Err(Error::rejected("a TTL must be at least 1 ms"));
+                }
+                if life > MAX_TTL {
+                    return Err(Error::rejected("a TTL must be at most ten years"));
+                }
+            }
+            let size = write.texts().map(str::len).max().unwrap_or(0);
+            if size > max_value {
+                return Err(Error::TooLarge { size, limit: max_value });
+            }
+        }
+        Ok(())
+    }
+
+    fn with(mut self, write: Write) -> Batch {
+        self.writes.push(write);
+        self
+    }
+}
+
+impl Write {
+    /// The key this write expects something of, and what.
+    pub fn expectation(&self) -> Option<(&Key, &Expect)> {
+        match self {
+            Write::Check { key, expect } | Write::Put { key, expect, .. } | Write::Delete { key, expect } => {
+                Some((key, expect))
+            }
+            Write::PutIfNewer { .. } | Write::Append { .. } | Write::Publish { .. } => None,
+        }
+    }
+
+    fn expectation_mut(&mut self) -> Option<(&Key, &mut Expect)> {
+        match self {
+            Write::Check { key, expect } | Write::Put { key, expect, .. } | Write::Delete { key, expect } => {
+                Some((key, expect))
+            }
+            Write::PutIfNewer { .. } | Write::Append { .. } | Write::Publish { .. } => None,
+        }
+    }
+
+    /// The key or log this write touches. (Channels are no keys: ringing one twice is fine.)
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Write::Check { key, .. }
+            | Write::Put { key, .. }
+            | Write::Delete { key, .. }
+            | Write::PutIfNewer { key, .. } => Some(key.as_str()),
+            Write::Append { log, .. } => Some(log.as_str()),
+            Write::Publish { .. } => None,
+        }
+    }
+
+    fn ttl(&self) -> Option<Ttl> {
+        match self {
+            Write::Put { ttl, .. } | Write::PutIfNewer { ttl, .. } => Some(*ttl),
+            Write::Append { keep, .. } => Some(keep.ttl),
+            Write::Check { .. } | Write::Delete { .. } | Write::Publish { .. } => None,
+        }
+    }
+
+    /// Every text this write sends.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let expected = match self.expectation() {
+            Some((_, Expect::Is(text) | Expect::AbsentOr(text))) => Some(text.as_str()),
+            _ => None,
+        };
+        let written = match self {
+            Write::Put { value: Value::Text(text), .. }
+            | Write::PutIfNewer { json: text, .. }
+            | Write::Append { text, .. }
+            | Write::Publish { text, .. } => Some(text.as_str()),
+            _ => None,
+        };
+        expected.into_iter().chain(written)
+    }
+}
+
+/// What became of a batch.
+#[derive(Clone, PartialEq, Eq)]
+#[must_use = "a refused batch changed nothing"]
+pub enum Commit {
+    /// All of it happened; a position for each append, in their order.
+    Applied(Vec<Position>),
+    /// Nothing happened; each expectation that failed, with what is there instead. Under contention DynamoDB may
+    /// name fewer, never none.
+    Refused(Vec<Mismatch>),
+}
+
+/// An expectation that failed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The key.
+    pub key: Key,
+    /// The value that is there, alive, or nothing.
+    pub there: Option<String>,
+}
+
+impl Mismatch {
+    /// What `key` holds according to a refusal; `None` if the refusal does not speak of it.
+    pub fn find<'a>(refusal: &'a [Mismatch], key: &Key) -> Option<&'a Mismatch> {
+        refusal.iter().find(|mismatch| mismatch.key == *key)
+    }
+}
+
+/// The `seq` of a JSON object; `None` for anything else, which any sequence number is newer than.
+pub(crate) fn seq_of(json: &str) -> Option<u64> {
+    #[derive(serde::Deserialize)]
+    struct Sequenced {
+        seq: u64,
+    }
+    // Lua's numbers are exact up to 2^53; beyond it the backends would disagree.
+    serde_json::from_str::<Sequenced>(json).ok().map(|object| object.seq).filter(|seq| *seq <= 1 << 53)
+}

@@ -1,0 +1,58 @@
+//! The AWS SDK over the project's own HTTP client: one TLS set-up, bundled roots, nothing loaded at start.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+use onetap_http::{Bytes, Client, Error};
+use tokio::time::Instant;
+
+/// A page of a query is 1 MB, a batch read 16 MB.
+const MAX_REPLY: usize = 20 << 20;
+
+/// One exchange for the SDK. It retries nothing: what may be sent twice, the store knows.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    client: Client,
+    limit: Duration,
+}
+
+impl Connector {
+    pub(super) fn new(limit: Duration) -> Connector {
+        Connector { client: Client::new(), limit }
+    }
+
+    async fn exchange(self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
+        let request = request.map(|body| Bytes::copy_from_slice(body.bytes().unwrap_or_default()));
+        let deadline = Instant::now() + self.limit;
+        let response = self.client.send(request, deadline, MAX_REPLY).await.map_err(broken)?;
+        // The SDK reads an empty 200 as an empty answer: "written", or "nothing there". DynamoDB never says that.
+        let body = response.body().trim_ascii();
+        if response.status().is_success() && !(body.starts_with(b"{") && body.ends_with(b"}")) {
+            return Err(broken(Error::Interrupted));
+        }
+        response.map(SdkBody::from).try_into().map_err(|_| broken(Error::Interrupted))
+    }
+}
+
+fn broken(error: Error) -> ConnectorError {
+    ConnectorError::io(error.into())
+}
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        HttpConnectorFuture::new(self.clone().exchange(request))
+    }
+}
+
+impl HttpClient for Connector {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}

@@ -1,0 +1,372 @@
+//! Requests to DynamoDB, and what its answers mean.
+
+use std::collections::HashMap;
+
+use aws_credential_types::Credentials as AwsCredentials;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Region, StalledStreamProtectionConfig};
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ConditionCheck, Delete, KeysAndAttributes, Put,
+    ReturnValuesOnConditionCheckFailure as OnFailure, TransactWriteItem,
+};
+
+use super::DynamoDb;
+use super::connector::Connector;
+use super::item::{Attributes, Kept, Place, condition, sort_key};
+use crate::config::Secret;
+use crate::{Error, Expect, Log, Position};
+
+/// One item of a request.
+pub(super) struct Change {
+    pub(super) place: Place,
+    pub(super) expect: Option<Expect>,
+    pub(super) action: Action,
+}
+
+/// What becomes of the item.
+pub(super) enum Action {
+    Check,
+    /// The new value, and how many seconds after its end it may be swept.
+    Put(Kept, u64),
+    Delete,
+}
+
+/// What became of the request.
+pub(super) enum Sent {
+    Applied,
+    /// Conditions failed: the items they failed on, as they are.
+    Refused(HashMap<Place, Option<Kept>>),
+    /// Another transaction has its hands on an item; nothing was decided.
+    Contended,
+}
+
+/// A request that gave no answer.
+enum Failure {
+    /// The connection broke; what is repeatable may be sent once more over a new one.
+    Interrupted,
+    Final(Error),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::Interrupted => Error::unknown("the connection broke before the answer was whole"),
+            Failure::Final(error) => error,
+        }
+    }
+}
+
+/// Sends, and sends once more where the connection broke and that is allowed.
+macro_rules! twice_if {
+    ($repeatable:expr, $send:expr) => {
+        match $send.await {
+            Err(Failure::Interrupted) if $repeatable => $send.await,
+            sent => sent,
+        }
+        .map_err(Error::from)
+    };
+}
+
+impl DynamoDb {
+    fn client(&self) -> &Client {
+        self.client.get_or_init(|| {
+            let token = self.credentials.session_token.as_ref().map(|token| token.reveal().to_owned());
+            let reveal = |secret: &Secret| secret.reveal().to_owned();
+            let credentials = AwsCredentials::new(
+                reveal(&self.credentials.access_key_id),
+                reveal(&self.credentials.secret_access_key),
+                token,
+                None,
+                "environment",
+            );
+            let mut config = aws_sdk_dynamodb::Config::builder()
+                .behavior_version(BehaviorVersion::latest())
+                .region(Region::new(self.region.clone()))
+                .credentials_provider(credentials)
+                .http_client(Connector::new(self.limit))
+                // Ours are better informed: they know what may be sent twice, and how much time is left.
+                .retry_config(RetryConfig::disabled())
+                .timeout_config(TimeoutConfig::disabled())
+                .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+            config.set_endpoint_url(self.endpoint.clone());
+            Client::from_conf(config.build())
+        })
+    }
+
+    /// Sends the changes: a plain conditional write for one (half the price of a transaction), a transaction for
+    /// more, and for a lone check a read.
+    pub(super) async fn send(&self, changes: &[Change], now: u64, repeatable: bool) -> Result<Sent, Error> {
+        match changes {
+            [] => Ok(Sent::Applied),
+            [Change { place, expect: Some(expect), action: Action::Check }] => {
+                let there = self.get_one(place).await?;
+                let holds = expect.holds(there.as_ref().and_then(|kept| kept.live(now)));
+                let refusal = || Sent::Refused(HashMap::from([(place.clone(), there.clone())]));
+                Ok(if holds { Sent::Applied } else { refusal() })
+            }
+            [change] => twice_if!(repeatable, self.write(change, now)),
+            _ => twice_if!(repeatable, self.transact(changes, now)),
+        }
+    }
+
+    async fn write(&self, change: &Change, now: u64) -> Result<Sent, Failure> {
+        let (expression, values) = change.condition(now);
+        let refused = |item: Option<&Attributes>| {
+            let there = item.map(Kept::read).transpose().map_err(Failure::Final)?;
+            Ok(Sent::Refused(HashMap::from([(change.place.clone(), there)])))
+        };
+        match &change.action {
+            Action::Put(kept, grace) => {
+                let request = self
+                    .client()
+                    .put_item()
+                    .table_name(&self.table)
+                    .set_item(Some(kept.attributes(&change.place, *grace)))
+                    .set_condition_expression(expression)
+                    .set_expression_attribute_values(values)
+                    .return_values_on_condition_check_failure(OnFailure::AllOld);
+                match request.send().await.map_err(|error| service(error)) {
+                    Ok(_) => Ok(Sent::Applied),
+                    Err(Ok(PutItemError::ConditionalCheckFailedException(failed))) => refused(failed.item()),
+                    Err(Ok(PutItemError::TransactionConflictException(_))) => Ok(Sent::Contended),
+                    Err(Ok(error)) => Err(Failure::Final(meaning(error.code()))),
+                    Err(Err(failure)) => Err(failure),
+                }
+            }
+            Action::Delete | Action::Check => {
+                let request = self
+                    .client()
+                    .delete_item()
+                    .table_name(&self.table)
+                    .set_key(Some(change.place.attributes()))
+                    .set_condition_expression(expression)
+                    .set_expression_attribute_values(values)
+                    .return_values_on_condition_check_failure(OnFailure::AllOld);
+                match request.send().await.map_err(|error| service(error)) {
+                    Ok(_) => Ok(Sent::Applied),
+                    Err(Ok(DeleteItemError::ConditionalCheckFailedException(failed))) => {
+                        refused(failed.item())
+                    }
+                    Err(Ok(DeleteItemError::TransactionConflictException(_))) => Ok(Sent::Contended),
+                    Err(Ok(error)) => Err(Failure::Final(meaning(error.code()))),
+                    Err(Err(failure)) => Err(failure),
+                }
+            }
+        }
+    }
+
+    async fn transact(&self, changes: &[Change], now: u64) -> Result<Sent, Failure> {
+        let items = changes.iter().map(|change| change.transact_item(&self.table, now));
+        let items = items.collect::<Result<Vec<_>, Error>>().map_err(Failure::Final)?;
+        let request = self.client().transact_write_items().set_transact_items(Some(items));
+        let reasons = match request.send().await.map_err(|error| service(error)) {
+            Ok(_) => return Ok(Sent::Applied),
+            Err(Ok(TransactWriteItemsError::TransactionCanceledException(canceled))) => {
+                canceled.cancellation_reasons.unwrap_or_default()
+            }
+            Err(Ok(TransactWriteItemsError::TransactionInProgressException(_))) => {
+                return Ok(Sent::Contended);
+            }
+            Err(Ok(error)) => return Err(Failure::Final(meaning(error.code()))),
+            Err(Err(failure)) => return Err(failure),
+        };
+        let mut refused = HashMap::new();
+        let mut other = None;
+        for (change, reason) in changes.iter().zip(&reasons) {
+            match reason.code() {
+                Some("ConditionalCheckFailed") => {
+                    let there = reason.item().map(Kept::read).transpose().map_err(Failure::Final)?;
+                    refused.insert(change.place.clone(), there);
+                }
+                None | Some("None" | "TransactionConflict") => {}
+                Some(code) => other = Some(code),
+            }
+        }
+        match other {
+            _ if !refused.is_empty() => Ok(Sent::Refused(refused)),
+            Some(code) => Err(Failure::Final(meaning(Some(code)))),
+            None => Ok(Sent::Contended),
+        }
+    }
+
+    pub(super) async fn get_one(&self, place: &Place) -> Result<Option<Kept>, Error> {
+        let request = || async {
+            let request = self.client().get_item().table_name(&self.table).consistent_read(true);
+            let answer = request.set_key(Some(place.attributes())).send().await;
+            answer.map_err(|error| failed(service(error)))
+        };
+        twice_if!(true, request())?.item().map(Kept::read).transpose()
+    }
+
+    /// Every place with what lies there, `None` where nothing does.
+    pub(super) async fn get_all(&self, places: Vec<Place>) -> Result<HashMap<Place, Option<Kept>>, Error> {
+        let mut found: HashMap<Place, Option<Kept>> =
+            places.iter().map(|place| (place.clone(), None)).collect();
+        let mut keys: Vec<Attributes> = places.iter().map(Place::attributes).collect();
+        // What is over 16 MB comes in further pages.
+        while !keys.is_empty() {
+            let wanted = KeysAndAttributes::builder().consistent_read(true).set_keys(Some(keys)).build();
+            let wanted = wanted.map_err(|_| Error::rejected("a read without keys"))?;
+            let request = || async {
+                let request = self.client().batch_get_item().request_items(&self.table, wanted.clone());
+                request.send().await.map_err(|error| failed(service(error)))
+            };
+            let answer = twice_if!(true, request())?;
+            for item in answer.responses().and_then(|tables| tables.get(&self.table)).into_iter().flatten() {
+                found.insert(Place::of(item)?, Some(Kept::read(item)?));
+            }
+            let rest = answer.unprocessed_keys.and_then(|mut tables| tables.remove(&self.table));
+            keys = rest.map_or_else(Vec::new, |rest| rest.keys);
+        }
+        Ok(found)
+    }
+
+    /// Records of `log` after a position, at least `limit` of them where there are so many, and its head.
+    pub(super) async fn query(
+        &self,
+        log: &Log,
+        after: Option<Position>,
+        limit: usize,
+    ) -> Result<Vec<Attributes>, Error> {
+        let from = after.map_or_else(|| "0".to_owned(), sort_key);
+        let mut items: Vec<Attributes> = Vec::new();
+        let mut start = None;
+        loop {
+            let request = || async {
+                let request = self
+                    .client()
+                    .query()
+                    .table_name(&self.table)
+                    .consistent_read(true)
+                    .key_condition_expression("pk = :log AND sk > :from")
+                    .expression_attribute_values(":log", AttributeValue::S(log.as_str().to_owned()))
+                    .expression_attribute_values(":from", AttributeValue::S(from.clone()))
+                    .set_exclusive_start_key(start.clone())
+                    .limit(i32::try_from(limit.saturating_add(2)).unwrap_or(i32::MAX));
+                request.send().await.map_err(|error| failed(service(error)))
+            };
+            let page = twice_if!(true, request())?;
+            items.extend(page.items.unwrap_or_default());
+            start = page.last_evaluated_key;
+            if start.is_none() {
+                return Ok(items);
+            }
+            if items.len() > limit {
+                break;
+            }
+        }
+        // The page ended before the head, which says whether the log is alive.
+        let head = Place::head(log);
+        if let Some(kept) = self.get_one(&head).await? {
+            items.push(kept.attributes(&head, 0));
+        }
+        Ok(items)
+    }
+}
+
+impl Change {
+    fn condition(&self, now: u64) -> (Option<String>, Option<Attributes>) {
+        match &self.expect {
+            None => (None, None),
+            Some(expect) => {
+                let (expression, values) = condition(expect, now);
+                (Some(expression.to_owned()), Some(values))
+            }
+        }
+    }
+
+    fn transact_item(&self, table: &str, now: u64) -> Result<TransactWriteItem, Error> {
+        let (expression, values) = self.condition(now);
+        let item = TransactWriteItem::builder();
+        let item = match &self.action {
+            Action::Put(kept, grace) => Put::builder()
+                .table_name(table)
+                .set_item(Some(kept.attributes(&self.place, *grace)))
+                .set_condition_expression(expression)
+                .set_expression_attribute_values(values)
+                .return_values_on_condition_check_failure(OnFailure::AllOld)
+                .build()
+                .map(|put| item.put(put)),
+            Action::Delete => Delete::builder()
+                .table_name(table)
+                .set_key(Some(self.place.attributes()))
+                .set_condition_expression(expression)
+                .set_expression_attribute_values(values)
+                .return_values_on_condition_check_failure(OnFailure::AllOld)
+                .build()
+                .map(|delete| item.delete(delete)),
+            Action::Check => ConditionCheck::builder()
+                .table_name(table)
+                .set_key(Some(self.place.attributes()))
+                .set_condition_expression(expression)
+                .set_expression_attribute_values(values)
+                .return_values_on_condition_check_failure(OnFailure::AllOld)
+                .build()
+                .map(|check| item.condition_check(check)),
+        };
+        item.map(|item| item.build()).map_err(|_| Error::rejected("a write without its parts"))
+    }
+}
+
+/// The service's own error, or why there is none.
+fn service<E>(error: SdkError<E>) -> Result<E, Failure> {
+    let failure = match error {
+        SdkError::ServiceError(error) if error.raw().status().as_u16() < 500 => return Ok(error.into_err()),
+        SdkError::DispatchFailure(dispatch) => {
+            let source = dispatch.as_connector_error().and_then(|error| std::error::Error::source(error));
+            match source.and_then(|source| source.downcast_ref()) {
+                Some(onetap_http::Error::NotConnected) => Failure::Final(Error::not_sent("no connection")),
+                Some(onetap_http::Error::Interrupted) => Failure::Interrupted,
+                Some(other) => Failure::Final(Error::unknown(other.to_string())),
+                None => Failure::Final(Error::unknown("the request failed")),
+            }
+        }
+        SdkError::ConstructionFailure(_) => Failure::Final(Error::rejected("the request cannot be built")),
+        _ => Failure::Final(Error::unknown("an answer that is none of DynamoDB's")),
+    };
+    Err(failure)
+}
+
+/// A failed read: every error of the service is final.
+fn failed<E: ProvideErrorMetadata>(error: Result<E, Failure>) -> Failure {
+    match error {
+        Ok(error) => Failure::Final(meaning(error.code())),
+        Err(failure) => failure,
+    }
+}
+
+fn meaning(code: Option<&str>) -> Error {
+    match code {
+        Some("ResourceNotFoundException") => {
+            Error::rejected("the table that DYNAMODB_TABLE names does not exist in this account and region")
+        }
+        Some(
+            code @ ("AccessDeniedException"
+            | "UnrecognizedClientException"
+            | "InvalidSignatureException"
+            | "ExpiredTokenException"
+            | "IncompleteSignatureException"
+            | "MissingAuthenticationTokenException"),
+        ) => Error::rejected(format!("{code}: the AWS credentials are wrong, or may not do this")),
+        Some(
+            code @ ("ThrottlingException"
+            | "ThrottlingError"
+            | "ProvisionedThroughputExceededException"
+            | "ProvisionedThroughputExceeded"
+            | "RequestLimitExceeded"),
+        ) => Error::not_sent(format!("{code}: too many requests")),
+        Some(
+            code @ ("ValidationException"
+            | "ValidationError"
+            | "ItemCollectionSizeLimitExceeded"
+            | "ItemCollectionSizeLimitExceededException"),
+        ) => Error::rejected(format!("{code}: DynamoDB does not take this request")),
+        _ => Error::unknown("an error of the service"),
+    }
+}

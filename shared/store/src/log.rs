@@ -1,0 +1,115 @@
+//! Logs: records in commit order, and how long things live.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::Error;
+
+/// No life is longer: ten years, within what every backend's clock arithmetic holds exactly.
+pub const MAX_TTL: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
+/// How long what is written lives, from the moment it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ttl {
+    /// Until it is deleted.
+    Forever,
+    /// So long, to the millisecond.
+    Of(Duration),
+}
+
+impl From<Duration> for Ttl {
+    fn from(life: Duration) -> Ttl {
+        Ttl::Of(life)
+    }
+}
+
+impl Ttl {
+    /// Milliseconds, or `None` for ever.
+    pub(crate) fn millis(self) -> Option<u64> {
+        match self {
+            Ttl::Forever => None,
+            Ttl::Of(life) => Some(u64::try_from(life.as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+/// How much of a log is kept, and how long after its last append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// About so many of the newest records; a backend may keep more, never fewer. `None` keeps all.
+    pub about: Option<usize>,
+    /// The whole log's life after this append.
+    pub ttl: Ttl,
+}
+
+impl Keep {
+    /// Everything, for so long after the last append.
+    pub fn all_for(ttl: impl Into<Ttl>) -> Keep {
+        Keep { about: None, ttl: ttl.into() }
+    }
+
+    /// About the `newest`, for ever.
+    pub fn about(newest: usize) -> Keep {
+        Keep { about: Some(newest), ttl: Ttl::Forever }
+    }
+}
+
+/// Where a record stands in its log: strictly increasing in commit order, otherwise without meaning.
+///
+/// Written `major-minor`, as Redis writes its stream ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    major: u64,
+    minor: u64,
+}
+
+impl Position {
+    pub(crate) fn new(major: u64, minor: u64) -> Position {
+        Position { major, minor }
+    }
+
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn parts(self) -> (u64, u64) {
+        (self.major, self.minor)
+    }
+
+    /// The smallest position that is larger than this one.
+    #[cfg(any(feature = "upstash", feature = "redis"))]
+    pub(crate) fn successor(self) -> Position {
+        match self.minor.checked_add(1) {
+            Some(minor) => Position { minor, ..self },
+            None => Position { major: self.major.saturating_add(1), minor: 0 },
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Position {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Position, Error> {
+        // Digits only: `u64::from_str` would also take "+1".
+        let number = |part: &str| {
+            let plain = part.bytes().all(|b| b.is_ascii_digit());
+            plain.then(|| part.parse().ok()).flatten()
+        };
+        text.split_once('-')
+            .and_then(|(major, minor)| Some(Position { major: number(major)?, minor: number(minor)? }))
+            .ok_or_else(|| Error::rejected("a position is two whole numbers joined by '-'"))
+    }
+}
+
+/// One record of a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Where it stands.
+    pub position: Position,
+    /// What was appended.
+    pub text: String,
+}

@@ -1,0 +1,74 @@
+//! `Debug` without the words: texts are shown by their length, because they are people's words and other people's
+//! tokens, and a panic or a log line may print any of these.
+
+use std::fmt;
+
+use crate::{Batch, Commit, Expect, Mismatch, Record, Value, Write};
+
+fn length(text: &str) -> String {
+    format!("{} bytes", text.len())
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Record({}, {})", self.position, length(&self.text))
+    }
+}
+
+impl fmt::Debug for Expect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expect::Absent => f.write_str("Absent"),
+            Expect::Is(text) => write!(f, "Is({})", length(text)),
+            Expect::AbsentOr(text) => write!(f, "AbsentOr({})", length(text)),
+        }
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(text) => write!(f, "Text({})", length(text)),
+            Value::PositionOf(n) => write!(f, "PositionOf({n})"),
+        }
+    }
+}
+
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Write::Check { expect, .. } => write!(f, "check({expect:?})"),
+            Write::Put { expect, value, ttl, .. } => write!(f, "put({expect:?}, {value:?}, {ttl:?})"),
+            Write::Delete { expect, .. } => write!(f, "delete({expect:?})"),
+            Write::PutIfNewer { seq, json, ttl, .. } => {
+                write!(f, "put_if_newer({seq}, {}, {ttl:?})", length(json))
+            }
+            Write::Append { text, keep, .. } => write!(f, "append({}, {keep:?})", length(text)),
+            Write::Publish { text, .. } => write!(f, "publish({})", length(text)),
+        }
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.writes()).finish()
+    }
+}
+
+impl fmt::Debug for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.there {
+            Some(text) => write!(f, "there: {}", length(text)),
+            None => f.write_str("there: nothing"),
+        }
+    }
+}
+
+impl fmt::Debug for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Commit::Applied(positions) => f.debug_tuple("Applied").field(positions).finish(),
+            Commit::Refused(mismatches) => f.debug_tuple("Refused").field(mismatches).finish(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Random batches, from a number: the same number makes the same batches. For comparing a backend with memory, which
+//! is the oracle, and for histories that can be run again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::testing::conformance::Names;
+use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Store, Ttl, Value};
+
+/// A small, repeatable source of randomness (splitmix64): good enough to stir, useless to hide.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One of `0..n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+
+    /// One of these.
+    pub fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
+    }
+}
+
+/// A few keys and logs that random batches fight over.
+#[derive(Debug)]
+pub struct Field {
+    keys: Vec<Key>,
+    logs: Vec<Log>,
+}
+
+impl Field {
+    /// Names that nobody else has.
+    pub fn new(names: &Names) -> Field {
+        Field {
+            keys: ["a", "b", "鍵 🔑", "d"].map(|name| names.key(name)).to_vec(),
+            logs: ["x", "y"].map(|name| names.log(name)).to_vec(),
+        }
+    }
+
+    /// A batch of up to six writes, some of them certain to be refused.
+    pub fn batch(&self, random: &mut Random) -> Batch {
+        let text = |random: &mut Random| match random.below(4) {
+            0 => sequenced(random.below(6) as u64),
+            n => ["", "one", "二 🙂"][n - 1].to_owned(),
+        };
+        let expect = |random: &mut Random| match random.below(5) {
+            0 | 1 => Expect::Absent,
+            2 => Expect::Is(text(random)),
+            _ => Expect::AbsentOr(text(random)),
+        };
+        let ttl = |random: &mut Random| match random.below(3) {
+            0 => Ttl::Forever,
+            _ => Ttl::Of(Duration::from_secs(3600)),
+        };
+        let mut batch = Batch::new();
+        let mut appends = 0;
+        // Now and then a key comes up twice, and both stores must reject the batch.
+        for log in &self.logs {
+            if random.below(4) == 0 {
+                let (text, ttl) = (text(random), ttl(random));
+                batch = batch.append(log, text, Keep { about: None, ttl });
+                appends += 1;
+            }
+        }
+        for _ in 0..random.below(4) {
+            let key = random.of(&self.keys);
+            batch = match random.below(6) {
+                0 => batch.check(key, expect(random)),
+                1 => batch.delete(key, text(random)),
+                2 => {
+                    let seq = random.below(6) as u64;
+                    batch.put_if_newer(key, seq, sequenced(seq), ttl(random))
+                }
+                3 if appends > 0 => {
+                    batch.put(key, expect(random), Value::PositionOf(random.below(appends)), ttl(random))
+                }
+                _ => batch.put(key, expect(random), text(random), ttl(random)),
+            };
+        }
+        batch
+    }
+
+    /// Everything there is: the keys' values, then the logs' records.
+    async fn state(&self, store: &Arc<dyn Store>, given: &Positions) -> Result<Vec<String>, Error> {
+        let mut state = Vec::new();
+        for key in &self.keys {
+            state.push(format!("{:?}", store.get(key).await?.map(|text| given.plain(&text))));
+        }
+        for log in &self.logs {
+            for record in store.read(log, None, 1000).await? {
+                state.push(format!("{}: {}", given.plain(&record.position.to_string()), record.text));
+            }
+        }
+        Ok(state)
+    }
+}
+
+fn sequenced(seq: u64) -> String {
+    format!(r#"{{"seq":{seq},"note":"事件"}}"#)
+}
+
+/// The positions a store gave. They mean nothing but their order (and two logs may give the same), so that two stores
+/// are compared by where one stands, not by which.
+#[derive(Default)]
+struct Positions(HashSet<String>);
+
+impl Positions {
+    fn plain(&self, text: &str) -> String {
+        if self.0.contains(text) { "a position".to_owned() } else { text.to_owned() }
+    }
+
+    fn answer(&mut self, answer: Result<Commit, Error>) -> String {
+        match answer {
+            Ok(Commit::Applied(positions)) => {
+                self.0.extend(positions.iter().map(Position::to_string));
+                format!("applied, {} appended", positions.len())
+            }
+            Ok(Commit::Refused(refusal)) => {
+                let told =
+                    refusal.iter().map(|m| (m.key.as_str(), m.there.as_deref().map(|t| self.plain(t))));
+                format!("refused: {:?}", told.collect::<Vec<_>>())
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// The first difference between two stores under the same random batches, `None` if there is none.
+pub async fn difference(
+    oracle: &Arc<dyn Store>,
+    store: &Arc<dyn Store>,
+    seed: u64,
+    batches: usize,
+) -> Result<Option<String>, Error> {
+    let names = Names::new();
+    let field = Field::new(&names);
+    let mut random = Random::new(seed);
+    let mut told = [Positions::default(), Positions::default()];
+    for n in 0..batches {
+        let batch = field.batch(&mut random);
+        let expected = told[0].answer(oracle.commit(&batch).await);
+        let answer = told[1].answer(store.commit(&batch).await);
+        if expected != answer {
+            return Ok(Some(format!("seed {seed}, batch {n} {batch:?}: {expected} / {answer}")));
+        }
+    }
+    let expected = field.state(oracle, &told[0]).await?;
+    let state = field.state(store, &told[1]).await?;
+    Ok((expected != state).then(|| format!("seed {seed}, in the end: {expected:?} / {state:?}")))
+}

@@ -1,0 +1,154 @@
+//! The environment: what is wrong is said with the variable's name, and no secret is shown.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use onetap_store::config::{Backend, Variables};
+use onetap_store::{Config, open};
+
+fn config(variables: &[(&str, &str)]) -> Result<Config, String> {
+    let variables: HashMap<String, String> =
+        variables.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+    Config::from_lookup(|name| variables.get(name).cloned()).map_err(|error| error.to_string())
+}
+
+const UPSTASH: [(&str, &str); 3] = [
+    ("STORE", "upstash"),
+    ("UPSTASH_REDIS_REST_URL", "https://eu1-example.upstash.io"),
+    ("UPSTASH_REDIS_REST_TOKEN", "planted-token"),
+];
+const DYNAMODB: [(&str, &str); 5] = [
+    ("STORE", "dynamodb"),
+    ("DYNAMODB_TABLE", "onetap"),
+    ("AWS_REGION", "ap-northeast-1"),
+    ("AWS_ACCESS_KEY_ID", "planted-id"),
+    ("AWS_SECRET_ACCESS_KEY", "planted-secret"),
+];
+
+/// `variables` with one of them changed or left out.
+fn with<'a>(
+    variables: &[(&'a str, &'a str)],
+    name: &'a str,
+    value: Option<&'a str>,
+) -> Vec<(&'a str, &'a str)> {
+    let others = variables.iter().copied().filter(|(n, _)| *n != name);
+    others.chain(value.map(|value| (name, value))).collect()
+}
+
+#[test]
+fn every_wrong_variable_is_named() {
+    let cases: Vec<(Vec<(&str, &str)>, &str)> = vec![
+        (vec![], "STORE: is not set; it is upstash, dynamodb, redis or memory"),
+        (vec![("STORE", "mongo")], "STORE: is not one of upstash, dynamodb, redis or memory"),
+        (
+            vec![("STORE", "memory"), ("AWS_LAMBDA_FUNCTION_NAME", "f")],
+            "STORE: `memory` cannot be used inside Lambda",
+        ),
+        (
+            vec![("STORE", "memory"), ("STORE_TIMEOUT_MS", "0")],
+            "STORE_TIMEOUT_MS: is not a whole number above 0",
+        ),
+        (
+            vec![("STORE", "memory"), ("STORE_TIMEOUT_MS", "1s")],
+            "STORE_TIMEOUT_MS: is not a whole number above 0",
+        ),
+        (vec![("STORE", "memory"), ("SSE_POLL_MS", "-5")], "SSE_POLL_MS: is not a whole number above 0"),
+        (vec![("STORE", "redis")], "REDIS_URL: is not set"),
+        (
+            vec![("STORE", "redis"), ("REDIS_URL", "localhost:6379")],
+            "REDIS_URL: is not a redis:// or rediss:// URL",
+        ),
+        (
+            vec![("STORE", "redis"), ("REDIS_URL", "redis://")],
+            "REDIS_URL: is not a redis:// or rediss:// URL",
+        ),
+        (with(&UPSTASH, "UPSTASH_REDIS_REST_URL", None), "UPSTASH_REDIS_REST_URL: is not set"),
+        (with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some("")), "UPSTASH_REDIS_REST_URL: is not set"),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some("upstash.io")),
+            "UPSTASH_REDIS_REST_URL: is not an http",
+        ),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some("https://")),
+            "UPSTASH_REDIS_REST_URL: is not an http",
+        ),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some("https://a b")),
+            "UPSTASH_REDIS_REST_URL: is not an http",
+        ),
+        (with(&UPSTASH, "UPSTASH_REDIS_REST_TOKEN", None), "UPSTASH_REDIS_REST_TOKEN: is not set"),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_TOKEN", Some("two words")),
+            "UPSTASH_REDIS_REST_TOKEN: is not a token",
+        ),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_TOKEN", Some("密碼")),
+            "UPSTASH_REDIS_REST_TOKEN: is not a token",
+        ),
+        (with(&DYNAMODB, "DYNAMODB_TABLE", None), "DYNAMODB_TABLE: is not set"),
+        (with(&DYNAMODB, "DYNAMODB_TABLE", Some("a b")), "DYNAMODB_TABLE: is not a table's name"),
+        (with(&DYNAMODB, "AWS_REGION", None), "AWS_REGION: is not set"),
+        (with(&DYNAMODB, "AWS_ACCESS_KEY_ID", None), "AWS_ACCESS_KEY_ID: is not set"),
+        (with(&DYNAMODB, "AWS_SECRET_ACCESS_KEY", None), "AWS_SECRET_ACCESS_KEY: is not set"),
+        (
+            with(&DYNAMODB, "AWS_ENDPOINT_URL_DYNAMODB", Some("here")),
+            "AWS_ENDPOINT_URL_DYNAMODB: is not an http",
+        ),
+    ];
+    for (variables, problem) in cases {
+        let error = config(&variables).expect_err(problem);
+        assert!(error.starts_with(problem), "{error:?} is not {problem:?}");
+    }
+}
+
+#[test]
+fn what_is_unset_has_the_documented_default() {
+    let config = config(&[("STORE", "memory")]).unwrap();
+    assert_eq!((config.timeout, config.poll), (Duration::from_millis(500), Duration::from_millis(500)));
+}
+
+#[test]
+fn vercel_names_are_accepted() {
+    let names =
+        [("STORE", "upstash"), ("KV_REST_API_URL", "https://a.upstash.io/"), ("KV_REST_API_TOKEN", "t")];
+    let Backend::Upstash { url, .. } = config(&names).unwrap().backend else { panic!("not upstash") };
+    assert_eq!(url, "https://a.upstash.io");
+    let wrong = config(&with(&names, "KV_REST_API_URL", Some("a.upstash.io"))).unwrap_err();
+    assert!(wrong.starts_with("KV_REST_API_URL:"), "the name that was used: {wrong}");
+}
+
+#[test]
+fn the_endpoint_is_the_one_the_sdk_would_read() {
+    let endpoint = |more: &[(&'static str, &'static str)]| match config(&[&DYNAMODB[..], more].concat())
+        .unwrap()
+        .backend
+    {
+        Backend::DynamoDb { endpoint, .. } => endpoint,
+        _ => panic!("not dynamodb"),
+    };
+    let (any, own) = (("AWS_ENDPOINT_URL", "http://any"), ("AWS_ENDPOINT_URL_DYNAMODB", "http://own"));
+    assert_eq!(endpoint(&[]), None);
+    assert_eq!(endpoint(&[any]).as_deref(), Some("http://any"));
+    assert_eq!(endpoint(&[any, own]).as_deref(), Some("http://own"));
+    assert_eq!(endpoint(&[own, ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")]), None);
+}
+
+#[test]
+fn no_secret_is_in_debug_output() {
+    let session = [&DYNAMODB[..], &[("AWS_SESSION_TOKEN", "planted-session")]].concat();
+    let redis = [("STORE", "redis"), ("REDIS_URL", "rediss://user:planted-password@host:6379")];
+    for variables in [&UPSTASH[..], &session, &redis] {
+        let config = config(variables).unwrap();
+        let store = open(&config).unwrap();
+        let shown = format!("{config:?} {store:?}");
+        assert!(!shown.contains("planted"), "{shown}");
+    }
+}
+
+#[test]
+fn a_number_out_of_range_names_its_variable() {
+    let variables = Variables::from_lookup(|_| Some(" 12 ".to_owned()));
+    assert_eq!(variables.positive("N", 1).unwrap(), 12, "spaces around a value are not part of it");
+    let variables = Variables::from_lookup(|_| Some("99999999999999999999".to_owned()));
+    assert_eq!(variables.positive("N", 1).unwrap_err().variable(), "N");
+}

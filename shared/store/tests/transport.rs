@@ -1,0 +1,331 @@
+//! Servers that misbehave: every trouble gives the right error, in time, and none is read as "held" or "absent".
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_servers::{Broken, Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
+use onetap_store::testing::conformance::Names;
+use onetap_store::{Batch, Commit, Error, Expect, Keep, Store, Value};
+use support::{PATIENT, timed};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const LIMIT: u64 = 300;
+/// What a call may take beyond its limit.
+const SLACK: Duration = Duration::from_millis(100);
+
+/// The error of every kind of call, each made in time.
+async fn errors(store: &Arc<dyn Store>) -> Vec<Error> {
+    let names = Names::new();
+    let (key, log) = (names.key("planted-user"), names.log("planted-user log"));
+    let claim = Batch::new().put(&key, Expect::Absent, "planted-token", HOUR);
+    let swap = Batch::new().put(&key, Expect::Is("planted-old".into()), "planted-new", HOUR);
+    let event = claim.clone().append(&log, "planted-text", Keep::all_for(HOUR));
+    let mut errors = Vec::new();
+    let mut note = |took: Duration, error: Error| {
+        assert!(took <= Duration::from_millis(LIMIT) + SLACK, "{took:?}: {error}");
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("planted"), "{shown}");
+        errors.push(error);
+    };
+    let (got, took) = timed(store.get(&key)).await;
+    note(took, got.expect_err("get"));
+    for batch in [&claim, &swap, &event] {
+        let (answer, took) = timed(store.commit(batch)).await;
+        note(took, answer.expect_err("commit"));
+    }
+    let (answers, took) = timed(store.commit_each(&[claim.clone(), swap.clone()])).await;
+    assert_eq!(answers.len(), 2);
+    answers.into_iter().for_each(|answer| note(took, answer.expect_err("commit_each")));
+    let (read, took) = timed(store.read(&log, None, 10)).await;
+    note(took, read.expect_err("read"));
+    errors
+}
+
+fn all_unavailable(errors: &[Error]) {
+    for error in errors {
+        assert!(error.is_retryable(), "{error:?}");
+    }
+}
+
+fn all_rejected(errors: &[Error], reason: &str) {
+    for error in errors {
+        assert!(matches!(error, Error::Rejected { .. }) && error.to_string().contains(reason), "{error:?}");
+    }
+}
+
+fn faults() -> Vec<Fault> {
+    vec![
+        Fault::Status(500, r#"{"error":"internal"}"#.into()),
+        Fault::Status(502, "<html>Bad gateway</html>".into()),
+        Fault::Status(429, r#"{"error":"ERR too many requests"}"#.into()),
+        Fault::Status(200, r#"{"result"#.into()),
+        Fault::Status(200, r#"{"other":1}"#.into()),
+        Fault::Status(200, "[]".into()),
+        Fault::Status(200, "null".into()),
+        Fault::Status(204, String::new()),
+        Fault::Status(302, String::new()),
+        Fault::Html,
+        Fault::HalfBody,
+        Fault::Empty,
+        Fault::Close,
+        Fault::Hang,
+    ]
+}
+
+#[tokio::test]
+async fn upstash_in_trouble_is_unavailable_and_never_an_answer() {
+    for fault in faults() {
+        let server = Broken::start(fault.clone()).await;
+        let store = support::store(&support::upstash(server.url(), "planted-secret", LIMIT));
+        println!("{fault:?}");
+        all_unavailable(&errors(&store).await);
+        assert!(store.watch(&Names::new().channel("c")).await.is_err(), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn dynamodb_in_trouble_is_unavailable_and_never_an_answer() {
+    for fault in faults() {
+        // DynamoDB answers a write with any object at all, so that an object is no trouble.
+        if matches!(&fault, Fault::Status(200, body) if body.contains("other")) {
+            continue;
+        }
+        let server = Broken::start(fault.clone()).await;
+        let store = support::store(&support::dynamodb(server.url(), LIMIT));
+        println!("{fault:?}");
+        all_unavailable(&errors(&store).await);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_rejected_and_said() {
+    let denied = r#"{"error":"WRONGPASS invalid or missing auth token"}"#;
+    for body in [denied, "Unauthorized", ""] {
+        let server = Broken::start(Fault::Status(401, body.into())).await;
+        let store = support::store(&support::upstash(server.url(), "planted-secret", LIMIT));
+        all_rejected(&errors(&store).await, "the token");
+        assert!(store.watch(&Names::new().channel("c")).await.is_err());
+    }
+    let denied = r#"{"__type":"com.amazon.coral.service#UnrecognizedClientException","message":"no"}"#;
+    let server = Broken::start(Fault::Status(400, denied.into())).await;
+    all_rejected(&errors(&support::store(&support::dynamodb(server.url(), LIMIT))).await, "credentials");
+}
+
+#[tokio::test]
+async fn a_missing_table_is_rejected_with_the_variable_that_names_it() {
+    let server = onetap_servers::Dynamo::start().await;
+    let store = support::store(&support::dynamodb(server.url(), PATIENT));
+    let key = Names::new().key("k");
+    let error = store.get(&key).await.unwrap_err();
+    assert!(error.to_string().contains("DYNAMODB_TABLE") && !error.is_retryable(), "{error}");
+    let error = store.commit(&Batch::new().put(&key, Expect::Absent, "v", HOUR)).await.unwrap_err();
+    assert!(error.to_string().contains("DYNAMODB_TABLE"), "{error}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_unavailable_and_surely_not_applied() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let environments = [
+        support::upstash(format!("http://127.0.0.1:{port}"), "t", LIMIT),
+        support::redis(format!("redis://127.0.0.1:{port}"), LIMIT),
+        support::dynamodb(format!("http://127.0.0.1:{port}"), LIMIT),
+    ];
+    for environment in environments {
+        let errors = errors(&support::store(&environment)).await;
+        all_unavailable(&errors);
+        assert!(errors.iter().all(|error| !error.maybe_applied()), "{errors:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_never_answers_costs_the_limit_and_no_more() {
+    let server = Broken::accepts_and_never_answers().await;
+    let environments = [
+        support::upstash(server.url(), "t", LIMIT),
+        support::redis(format!("redis://{}", server.addr()), LIMIT),
+        support::dynamodb(server.url(), LIMIT),
+    ];
+    for environment in environments {
+        let store = support::store(&environment);
+        all_unavailable(&errors(&store).await);
+        if environment[0].1 != "dynamodb" {
+            let (watched, took) = timed(store.watch(&Names::new().channel("c"))).await;
+            assert!(watched.is_err() && took <= Duration::from_millis(LIMIT) + SLACK, "{took:?}");
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_redis_that_stops_answering_costs_the_limit_and_comes_back() {
+    let server = Redis::start().await;
+    let store = support::store(&support::redis(server.url(), LIMIT));
+    let key = Names::new().key("k");
+    assert_eq!(store.get(&key).await, Ok(None));
+    server.pause();
+    all_unavailable(&errors(&store).await);
+    server.resume();
+    let claim = Batch::new().put(&key, Expect::Absent, "v", HOUR);
+    assert!(matches!(store.commit(&claim).await, Ok(Commit::Applied(_))));
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_wrong_password_is_rejected() {
+    let server = Redis::start().await;
+    let url = server.url().replace("redis://", "redis://:planted@");
+    let store = support::store(&support::redis(url, PATIENT));
+    let error = store.get(&Names::new().key("k")).await.unwrap_err();
+    assert!(matches!(error, Error::Rejected { .. }) && !error.to_string().contains("planted"), "{error}");
+}
+
+/// The tests below run on one thread: while it is blocked, nothing of ours can notice that the other side hung up,
+/// as in a Lambda that was frozen.
+fn blocked(close: impl FnOnce()) {
+    close();
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+async fn works_after(store: &Arc<dyn Store>, close: impl Fn()) {
+    let names = Names::new();
+    let (key, log) = (names.key("k"), names.log("l"));
+    assert_eq!(store.get(&key).await, Ok(None));
+    blocked(&close);
+    assert_eq!(store.get(&key).await, Ok(None), "get");
+    blocked(&close);
+    let claim = Batch::new().put(&key, Expect::Absent, "mine", HOUR);
+    assert!(matches!(store.commit(&claim).await, Ok(Commit::Applied(_))), "claim");
+    blocked(&close);
+    let event = Batch::new().put(&names.key("m"), Expect::Absent, Value::PositionOf(0), HOUR);
+    let event = event.append(&log, "event", Keep::all_for(HOUR));
+    assert!(matches!(store.commit(&event).await, Ok(Commit::Applied(_))), "event");
+    blocked(&close);
+    assert_eq!(store.read(&log, None, 10).await.unwrap().len(), 1, "read");
+    blocked(&close);
+    let release = Batch::new().delete(&key, "mine");
+    assert!(matches!(store.commit_each(&[release]).await[0], Ok(Commit::Applied(_))), "release");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn an_idle_connection_that_upstash_closed_is_no_failure() {
+    let redis = Redis::start().await;
+    let gateway = Upstash::start(&redis.url()).await;
+    let store = support::store(&support::upstash(gateway.url(), gateway.token(), PATIENT));
+    works_after(&store, || gateway.close_idle_connections()).await;
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn an_idle_connection_that_redis_closed_is_no_failure() {
+    let redis = Redis::start().await;
+    let wire = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(wire.url(), PATIENT));
+    works_after(&store, || wire.cut()).await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_dynamodb_closed_is_no_failure() {
+    let server = onetap_servers::Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    let proxy = Proxy::start(&server.url()).await;
+    let store = support::store(&support::dynamodb(proxy.url(), PATIENT));
+    works_after(&store, || proxy.close_idle_connections()).await;
+}
+
+/// A reply that was lost: what recognises itself is sent again and found done; a swap is not.
+async fn lost_reply(store: &Arc<dyn Store>, lose_next: impl Fn()) {
+    let names = Names::new();
+    let (key, log) = (names.key("k"), names.log("l"));
+    let claim = Batch::new().put(&key, Expect::Absent, "1", HOUR).append(&log, "effect", Keep::all_for(HOUR));
+    lose_next();
+    match store.commit(&claim).await {
+        Ok(Commit::Refused(refusal)) => assert_eq!(refusal[0].there.as_deref(), Some("1"), "mine"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.read(&log, None, 10).await.unwrap().len(), 1, "the effect happened once");
+    lose_next();
+    let swap = Batch::new().put(&key, Expect::Is("1".into()), "2", HOUR);
+    let error = store.commit(&swap).await.expect_err("a swap cannot know whether it was the one");
+    assert!(error.maybe_applied(), "{error:?}");
+    assert_eq!(store.get(&key).await.unwrap().as_deref(), Some("2"));
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_lost_reply_of_upstash_doubles_nothing() {
+    let redis = Redis::start().await;
+    let gateway = Upstash::start(&redis.url()).await;
+    let store = support::store(&support::upstash(gateway.url(), gateway.token(), PATIENT));
+    lost_reply(&store, || gateway.inject_next(vec![Fault::DropReply])).await;
+}
+
+#[tokio::test]
+async fn a_lost_reply_of_dynamodb_doubles_nothing() {
+    let server = onetap_servers::Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    let proxy = Proxy::start(&server.url()).await;
+    let store = support::store(&support::dynamodb(proxy.url(), PATIENT));
+    let key = Names::new().key("k");
+    let claim = Batch::new().put(&key, Expect::Absent, "mine", HOUR);
+    proxy.inject_next(vec![Fault::DropReply]);
+    match store.commit(&claim).await {
+        Ok(Commit::Refused(refusal)) => assert_eq!(refusal[0].there.as_deref(), Some("mine")),
+        other => panic!("{other:?}"),
+    }
+    // In an event the read comes first: it is the transaction's reply that is lost.
+    let names = Names::new();
+    let (marker, log) = (names.key("m"), names.log("l"));
+    let event =
+        Batch::new().put(&marker, Expect::Absent, "1", HOUR).append(&log, "event", Keep::all_for(HOUR));
+    proxy.inject_next(vec![Fault::Delay(Duration::ZERO), Fault::DropReply]);
+    match store.commit(&event).await {
+        Ok(Commit::Refused(refusal)) => assert_eq!(refusal[0].there.as_deref(), Some("1")),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.read(&log, None, 10).await.unwrap().len(), 1);
+    proxy.inject_next(vec![Fault::DropReply]);
+    let swap = Batch::new().put(&key, Expect::Is("mine".into()), "2", HOUR);
+    assert!(store.commit(&swap).await.expect_err("a swap").maybe_applied());
+}
+
+fn canceled(code: &str) -> Fault {
+    let body = format!(
+        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"cancelled",
+            "CancellationReasons":[{{"Code":"{code}"}},{{"Code":"None"}}]}}"#
+    );
+    Fault::Status(400, body)
+}
+
+#[tokio::test]
+async fn a_transaction_conflict_is_contention_and_no_refusal() {
+    let server = onetap_servers::Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    let proxy = Proxy::start(&server.url()).await;
+    let store = support::store(&support::dynamodb(proxy.url(), 600));
+    let names = Names::new();
+    let (a, b) = (names.key("a"), names.key("b"));
+    let pair = Batch::new().put(&a, Expect::Absent, "1", HOUR).put(&b, Expect::Absent, "1", HOUR);
+    proxy.inject_next(vec![canceled("TransactionConflict"), canceled("TransactionConflict")]);
+    assert!(matches!(store.commit(&pair).await, Ok(Commit::Applied(_))), "after two conflicts");
+
+    let conflict =
+        r#"{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"busy"}"#;
+    proxy.inject_next(vec![Fault::Status(400, conflict.into())]);
+    let one = Batch::new().put(&names.key("c"), Expect::Absent, "1", HOUR);
+    assert!(matches!(store.commit(&one).await, Ok(Commit::Applied(_))), "a single write meets it too");
+
+    proxy.inject(Some(canceled("TransactionConflict")));
+    let (answer, took) = timed(store.commit(&pair)).await;
+    let error = answer.expect_err("a conflict that never ends");
+    assert!(error.is_retryable() && !error.maybe_applied(), "{error:?}");
+    assert!(took <= Duration::from_millis(600) + SLACK, "{took:?}");
+
+    proxy.inject(Some(canceled("ThrottlingError")));
+    assert!(store.commit(&pair).await.expect_err("throttled").is_retryable());
+    proxy.inject(Some(canceled("ValidationError")));
+    assert!(matches!(store.commit(&pair).await, Err(Error::Rejected { .. })));
+}
