@@ -57,7 +57,9 @@ impl fmt::Debug for Secret {
 }
 
 /// Variables by name, from the environment or from a test.
-pub struct Variables<'a>(Box<dyn Fn(&str) -> Option<String> + 'a>);
+pub struct Variables<'a>(Box<Lookup<'a>>);
+
+type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 impl fmt::Debug for Variables<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,5 @@
 //! Servers that misbehave: every trouble gives the right error, in time, and none is read as "held" or "absent".
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod support;
 
@@ -79,7 +80,6 @@ async fn upstash_in_trouble_is_unavailable_and_never_an_answer() {
     for fault in faults() {
         let server = Broken::start(fault.clone()).await;
         let store = support::store(&support::upstash(server.url(), "planted-secret", LIMIT));
-        println!("{fault:?}");
         all_unavailable(&errors(&store).await);
         assert!(store.watch(&Names::new().channel("c")).await.is_err(), "{fault:?}");
     }
@@ -94,7 +94,6 @@ async fn dynamodb_in_trouble_is_unavailable_and_never_an_answer() {
         }
         let server = Broken::start(fault.clone()).await;
         let store = support::store(&support::dynamodb(server.url(), LIMIT));
-        println!("{fault:?}");
         all_unavailable(&errors(&store).await);
     }
 }

@@ -1,4 +1,5 @@
 //! What goes over the wire: round trips and commands, counted at the server.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod support;
 

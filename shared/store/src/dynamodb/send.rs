@@ -131,7 +131,7 @@ impl DynamoDb {
                     .set_condition_expression(expression)
                     .set_expression_attribute_values(values)
                     .return_values_on_condition_check_failure(OnFailure::AllOld);
-                match request.send().await.map_err(|error| service(error)) {
+                match request.send().await.map_err(service) {
                     Ok(_) => Ok(Sent::Applied),
                     Err(Ok(PutItemError::ConditionalCheckFailedException(failed))) => refused(failed.item()),
                     Err(Ok(PutItemError::TransactionConflictException(_))) => Ok(Sent::Contended),
@@ -148,7 +148,7 @@ impl DynamoDb {
                     .set_condition_expression(expression)
                     .set_expression_attribute_values(values)
                     .return_values_on_condition_check_failure(OnFailure::AllOld);
-                match request.send().await.map_err(|error| service(error)) {
+                match request.send().await.map_err(service) {
                     Ok(_) => Ok(Sent::Applied),
                     Err(Ok(DeleteItemError::ConditionalCheckFailedException(failed))) => {
                         refused(failed.item())
@@ -165,7 +165,7 @@ impl DynamoDb {
         let items = changes.iter().map(|change| change.transact_item(&self.table, now));
         let items = items.collect::<Result<Vec<_>, Error>>().map_err(Failure::Final)?;
         let request = self.client().transact_write_items().set_transact_items(Some(items));
-        let reasons = match request.send().await.map_err(|error| service(error)) {
+        let reasons = match request.send().await.map_err(service) {
             Ok(_) => return Ok(Sent::Applied),
             Err(Ok(TransactWriteItemsError::TransactionCanceledException(canceled))) => {
                 canceled.cancellation_reasons.unwrap_or_default()

@@ -775,6 +775,9 @@ mod all {
             applied(&store, Batch::new().put_if_newer(&key, seq, state(seq), HOUR)).await;
             holds(&store, &key, Some(&state(highest))).await;
         }
+        let same = r#"{"seq":100,"data":"another"}"#;
+        applied(&store, Batch::new().put_if_newer(&key, 100, same, HOUR)).await;
+        holds(&store, &key, Some(&state(100))).await;
         let short = Names::new().key("state");
         applied(&store, Batch::new().put_if_newer(&short, 5, state(5), SHORT)).await;
         applied(&store, Batch::new().put_if_newer(&short, 4, state(4), HOUR)).await;

@@ -1,5 +1,6 @@
 //! Stores on real servers, for the tests of this crate.
-#![allow(dead_code, reason = "every test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "every test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot open its store has failed")]
 
 use std::sync::Arc;
 use std::time::Duration;
