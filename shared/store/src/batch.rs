@@ -223,7 +223,7 @@ impl Batch {
     }
 
     /// What every backend checks before it sends anything.
-    pub(crate) fn validate(&self, max_value: usize) -> Result<(), Error> {
+    pub fn validate(&self, max_value: usize) -> Result<(), Error> {
         if self.writes.len() > MAX_WRITES {
             return Err(Error::rejected(format!(
                 "a batch of {} writes, over {MAX_WRITES}",
@@ -292,7 +292,7 @@ impl Write {
     }
 
     /// The key or log this write touches. (Channels are no keys: ringing one twice is fine.)
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         match self {
             Write::Check { key, .. }
             | Write::Put { key, .. }
@@ -312,7 +312,7 @@ impl Write {
     }
 
     /// Every text this write sends.
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
         let expected = match self.expectation() {
             Some((_, Expect::Is(text) | Expect::AbsentOr(text))) => Some(text.as_str()),
             _ => None,
@@ -356,7 +356,7 @@ impl Mismatch {
 }
 
 /// The `seq` of a JSON object; `None` for anything else, which any sequence number is newer than.
-pub(crate) fn seq_of(json: &str) -> Option<u64> {
+pub fn seq_of(json: &str) -> Option<u64> {
     #[derive(serde::Deserialize)]
     struct Sequenced {
         seq: u64,

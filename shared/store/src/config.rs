@@ -261,8 +261,13 @@ fn http_url(variable: &str, url: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The store that `config` names. Connects to nothing yet: a function that starts must not wait.
+/// The store that `config` names, [observed](crate::Observed). Connects to nothing yet: a function that starts must not
+/// wait.
 pub fn open(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
+    Ok(Arc::new(crate::Observed::new(backend(config)?)))
+}
+
+fn backend(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
     #[allow(unused, reason = "each of these serves only some features")]
     let (limit, rejected) =
         (config.timeout, |variable: &str, error: Error| ConfigError::new(variable, error.to_string()));
@@ -270,18 +275,19 @@ pub fn open(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
         #[cfg(feature = "memory")]
         Backend::Memory => Ok(Arc::new(crate::Memory::new())),
         #[cfg(feature = "upstash")]
-        Backend::Upstash { url, token } => crate::Upstash::new(url, token, limit)
-            .map(|store| Arc::new(store) as Arc<dyn Store>)
-            .map_err(|error| rejected("UPSTASH_REDIS_REST_URL", error)),
+        Backend::Upstash { url, token } => match crate::Upstash::new(url, token, limit) {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(error) => Err(rejected("UPSTASH_REDIS_REST_URL", error)),
+        },
         #[cfg(feature = "redis")]
-        Backend::Redis { url } => crate::Redis::new(url, limit)
-            .map(|store| Arc::new(store) as Arc<dyn Store>)
-            .map_err(|error| rejected("REDIS_URL", error)),
+        Backend::Redis { url } => match crate::Redis::new(url, limit) {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(error) => Err(rejected("REDIS_URL", error)),
+        },
         #[cfg(feature = "dynamodb")]
         Backend::DynamoDb { table, region, endpoint, credentials } => {
-            let store =
-                crate::DynamoDb::new(table, region, endpoint.as_deref(), credentials, limit, config.poll);
-            Ok(Arc::new(store))
+            let endpoint = endpoint.as_deref();
+            Ok(Arc::new(crate::DynamoDb::new(table, region, endpoint, credentials, limit, config.poll)))
         }
         #[allow(unreachable_patterns, reason = "reached where a feature is off")]
         _ => Err(ConfigError::new("STORE", "names a backend that this build leaves out")),

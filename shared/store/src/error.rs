@@ -49,24 +49,23 @@ impl Error {
         matches!(self, Error::Unavailable { maybe_applied: true, .. })
     }
 
-    pub(crate) fn rejected(reason: impl Into<Cow<'static, str>>) -> Error {
+    /// This call will not be taken, however often it comes.
+    pub fn rejected(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Rejected { reason: reason.into() }
     }
 
-    #[cfg(any(feature = "upstash", feature = "redis", feature = "dynamodb"))]
-    pub(crate) fn decode(reason: impl Into<Cow<'static, str>>) -> Error {
+    /// What is there was not written by this crate.
+    pub fn decode(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Decode { reason: reason.into() }
     }
 
     /// The request never left: sending it again cannot double anything.
-    #[cfg(any(feature = "upstash", feature = "redis", feature = "dynamodb", feature = "testing"))]
-    pub(crate) fn not_sent(reason: impl Into<Cow<'static, str>>) -> Error {
+    pub fn not_sent(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Unavailable { maybe_applied: false, reason: reason.into() }
     }
 
     /// The request left and its fate is unknown.
-    #[cfg(any(feature = "upstash", feature = "redis", feature = "dynamodb", feature = "testing"))]
-    pub(crate) fn unknown(reason: impl Into<Cow<'static, str>>) -> Error {
+    pub fn unknown(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Unavailable { maybe_applied: true, reason: reason.into() }
     }
 }

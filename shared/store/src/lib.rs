@@ -3,9 +3,11 @@
 mod batch;
 pub mod config;
 mod error;
+pub mod idem;
 pub mod lease;
 mod log;
 mod name;
+mod observed;
 mod redacted;
 
 #[cfg(feature = "dynamodb")]
@@ -22,7 +24,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 pub use futures_util::stream::BoxStream;
 
-pub use batch::{Batch, Commit, Expect, MAX_WRITES, Mismatch, Value, Write};
+pub use batch::{Batch, Commit, Expect, MAX_WRITES, Mismatch, Value, Write, seq_of};
 pub use config::{Config, open};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
@@ -32,6 +34,7 @@ pub use log::{Keep, MAX_TTL, Position, Record, Ttl};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
 pub use name::{Channel, Key, Log, MAX_NAME};
+pub use observed::Observed;
 #[cfg(feature = "redis")]
 pub use redis::Redis;
 #[cfg(feature = "upstash")]

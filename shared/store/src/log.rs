@@ -26,7 +26,7 @@ impl From<Duration> for Ttl {
 
 impl Ttl {
     /// Milliseconds, or `None` for ever.
-    pub(crate) fn millis(self) -> Option<u64> {
+    pub fn millis(self) -> Option<u64> {
         match self {
             Ttl::Forever => None,
             Ttl::Of(life) => Some(u64::try_from(life.as_millis()).unwrap_or(u64::MAX)),
@@ -65,18 +65,18 @@ pub struct Position {
 }
 
 impl Position {
-    pub(crate) fn new(major: u64, minor: u64) -> Position {
+    /// The position `major-minor`.
+    pub fn new(major: u64, minor: u64) -> Position {
         Position { major, minor }
     }
 
-    #[cfg(feature = "dynamodb")]
-    pub(crate) fn parts(self) -> (u64, u64) {
+    /// Major and minor.
+    pub fn parts(self) -> (u64, u64) {
         (self.major, self.minor)
     }
 
     /// The smallest position that is larger than this one.
-    #[cfg(any(feature = "upstash", feature = "redis"))]
-    pub(crate) fn successor(self) -> Position {
+    pub fn successor(self) -> Position {
         match self.minor.checked_add(1) {
             Some(minor) => Position { minor, ..self },
             None => Position { major: self.major.saturating_add(1), minor: 0 },

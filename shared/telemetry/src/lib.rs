@@ -19,7 +19,8 @@ fn registry() -> &'static Registry {
 /// Logs to standard output, one JSON object a line. `RUST_LOG` (`info`, `onetap_store=debug,warn`, …) decides what is
 /// logged, else Lambda's own `AWS_LAMBDA_LOG_LEVEL`, else it is `info`. A second call changes nothing.
 pub fn init() {
-    let level = |name: &str| std::env::var(name).ok().and_then(|value| value.to_lowercase().parse::<Targets>().ok());
+    let level =
+        |name: &str| std::env::var(name).ok().and_then(|value| value.to_lowercase().parse::<Targets>().ok());
     let filter = level("RUST_LOG")
         .or_else(|| level("AWS_LAMBDA_LOG_LEVEL"))
         .unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));

@@ -88,7 +88,9 @@ impl Registry {
         let mut lines: BTreeMap<Labels, Vec<(&'static str, &'static str, Value)>> = BTreeMap::new();
         for ((name, labels), metric) in self.metrics().iter_mut() {
             let (unit, value) = match metric {
-                Metric::Counter { unsent, .. } => ("Count", Some(std::mem::take(unsent)).filter(|n| *n > 0).map(Value::from)),
+                Metric::Counter { unsent, .. } => {
+                    ("Count", Some(std::mem::take(unsent)).filter(|n| *n > 0).map(Value::from))
+                }
                 Metric::Histogram { unsent, .. } => {
                     ("Seconds", Some(std::mem::take(unsent)).filter(|v| !v.is_empty()).map(Value::from))
                 }
@@ -103,7 +105,8 @@ impl Registry {
 
 fn line(now_ms: u64, labels: &Labels, metrics: Vec<(&'static str, &'static str, Value)>) -> String {
     let names: Vec<&str> = labels.iter().map(|(name, _)| *name).collect();
-    let units: Vec<Value> = metrics.iter().map(|(name, unit, _)| json!({"Name": name, "Unit": unit})).collect();
+    let units: Vec<Value> =
+        metrics.iter().map(|(name, unit, _)| json!({"Name": name, "Unit": unit})).collect();
     let directive = json!({"Namespace": NAMESPACE, "Dimensions": [names], "Metrics": units});
     let mut object = Map::new();
     object.insert("_aws".to_owned(), json!({"Timestamp": now_ms, "CloudWatchMetrics": [directive]}));
@@ -153,7 +156,8 @@ mod tests {
         registry.add("idem_total", &[("outcome", "replayed")], 2);
         registry.add("events_total", &[("outcome", "replayed")], 5);
         registry.observe("kv_get_latency", &[], 0.25);
-        let lines: Vec<Value> = registry.emf(1234).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<Value> =
+            registry.emf(1234).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["kv_get_latency"], json!([0.25]));
         assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([[]]));

@@ -1,0 +1,302 @@
+//! The steps of a call, apart from the sending: for callers that send them together with other batches, and for
+//! the engine, which is built of nothing else.
+//!
+//! ```text
+//! Claim ── batch() ──▶ store ── outcome() ──▶ Mine(Run) ── commit_batch() or abandon_batch() ──▶ store ── committed()
+//! ```
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::record::{self, Outcome, State, unreadable};
+use super::{Error, MAX_RESULT, Policy};
+use crate::{Batch, Commit, Expect, Key, Mismatch};
+
+/// The question whether a key may be run, from [`Call::claim`](super::Call::claim), apart from the asking.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use onetap_store::{Batch, Memory, Store, idem::{Claimed, Committed, Config, Idempotency}};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let store: Arc<dyn Store> = Arc::new(Memory::new());
+/// # let idem = Idempotency::new(store.clone(), Config::default());
+/// # let (lock, release, writes) = (Batch::new(), Batch::new(), Batch::new());
+/// let (claim, sent) = (idem.call("event:42").claim()?, tokio::time::Instant::now());
+/// let mut answers = store.commit_each(&[claim.batch(), lock]).await.into_iter();
+/// if let Some(answer) = answers.next()
+///     && let Claimed::Mine(run) = claim.outcome(sent, answer?)?
+/// {
+///     // … the work …
+///     let mut answers = store.commit_each(&[writes.and(run.commit_batch(&"done")), release]).await.into_iter();
+///     # let Some(answer) = answers.next() else { return Ok(()) };
+///     assert!(matches!(run.committed(answer?), Committed::Recorded));
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Claim {
+    pub(super) record: Key,
+    pub(super) owner: String,
+    pub(super) fingerprint: Option<String>,
+    /// What is written: unique by its owner, so that finding it is finding oneself.
+    pub(super) text: String,
+    /// How long the claim is believed in, from its first send.
+    pub(super) lease: Duration,
+    /// How long others' claims are taken to last where they do not say.
+    pub(super) usual_lease: Duration,
+    pub(super) result_ttl: Duration,
+    pub(super) policy: Policy,
+    /// The largest record that the store takes.
+    pub(super) max_record: usize,
+}
+
+/// What the store's answer to a [`Claim`] means.
+#[derive(Debug)]
+#[must_use]
+pub enum Claimed {
+    /// Run the function, then commit or abandon.
+    Mine(Run),
+    /// It is mine, but the answer came after what it granted had lapsed: another may be running. Don't; abandon.
+    Late(Run),
+    /// It was done before.
+    Done(Done),
+    /// Somebody else is running it.
+    InProgress {
+        /// After so long, and unless it is renewed, that claim is over.
+        left: Duration,
+    },
+    /// The key belongs to another payload.
+    Mismatch,
+    /// Its owner vanished, and nobody may run it before it is resolved.
+    Unknown,
+}
+
+impl Claim {
+    /// The batch that claims. Sent again it claims no second time, and recognises itself.
+    pub fn batch(&self) -> Batch {
+        let ttl = match self.policy {
+            Policy::AtLeastOnce => self.lease,
+            // What lapsed would be run again. So it does not lapse; its `until` only says when to ask questions.
+            Policy::AtMostOnce => self.result_ttl,
+        };
+        Batch::new().put(&self.record, Expect::Absent, self.text.as_str(), ttl)
+    }
+
+    /// What the store's answer means, for a batch first sent at `sent`. A record that nobody can read is an error:
+    /// it may say that the work is done.
+    pub fn outcome(self, sent: Instant, answer: Commit) -> Result<Claimed, crate::Error> {
+        match answer {
+            Commit::Applied(_) => Ok(self.granted(sent)),
+            Commit::Refused(refusal) => match found(refusal, &self.record) {
+                Some(text) if text == self.text => Ok(self.granted(sent)),
+                Some(text) => self.judge(&text),
+                // What refused us is gone already: ask again.
+                None => Ok(Claimed::InProgress { left: Duration::ZERO }),
+            },
+        }
+    }
+
+    fn granted(self, sent: Instant) -> Claimed {
+        let until = sent + self.lease;
+        let run = Run { claim: self, until };
+        if Instant::now() < until { Claimed::Mine(run) } else { Claimed::Late(run) }
+    }
+
+    /// What a record that is not mine says to me.
+    pub(super) fn judge(&self, text: &str) -> Result<Claimed, crate::Error> {
+        let found = record::parse(text)?;
+        // One who does not tell a payload has none to compare.
+        if let (Some(mine), Some(theirs)) = (&self.fingerprint, &found.fingerprint)
+            && mine != theirs
+        {
+            return Ok(Claimed::Mismatch);
+        }
+        Ok(match found.state {
+            State::Done(outcome) => Claimed::Done(Done(outcome)),
+            State::Claimed { until: None } => Claimed::InProgress { left: self.usual_lease },
+            State::Claimed { until: Some(until) } => match until.saturating_sub(now_ms()) {
+                0 => Claimed::Unknown,
+                left => Claimed::InProgress { left: Duration::from_millis(left) },
+            },
+        })
+    }
+}
+
+/// The right to run the function. Dropping it gives nothing back: the claim lapses by itself.
+pub struct Run {
+    pub(super) claim: Claim,
+    pub(super) until: Instant,
+}
+
+/// What the store's answer to a [`Run`]'s commit means.
+#[derive(Debug)]
+#[must_use]
+pub enum Committed {
+    /// The result is recorded, with all that was in the batch, by this send or by one before whose reply was lost.
+    Recorded,
+    /// Nothing was written: the record would have been, but these expectations of the batch's other writes failed.
+    Refused(Vec<Mismatch>),
+    /// Nothing was written: a successor stands there.
+    Lost,
+}
+
+impl Run {
+    /// The batch that records `value` as the result. What is to be written with it, or not at all, goes into the
+    /// same batch: `writes.and(run.commit_batch(&value))`.
+    ///
+    /// A value over 1 MiB, or over what the store takes, is not kept; that it is done still is.
+    pub fn commit_batch(&self, value: &impl Serialize) -> Batch {
+        self.batch(self.result(&Outcome::ok(value)))
+    }
+
+    /// The batch that records `error` as the failure that every repeat will get.
+    pub fn fail_batch(&self, error: &impl Serialize) -> Batch {
+        self.batch(self.result(&Outcome::err(error)))
+    }
+
+    /// The batch that puts `after` in the place of this run's own result `before`: for a result that tells how to go on,
+    /// once that is done too.
+    pub fn amend_batch(&self, before: &impl Serialize, after: &impl Serialize) -> Batch {
+        let Claim { record, result_ttl, .. } = &self.claim;
+        let expect = Expect::Is(self.result(&Outcome::ok(before)));
+        Batch::new().put(record, expect, self.result(&Outcome::ok(after)), *result_ttl)
+    }
+
+    /// The batch that lets go, so that the next caller runs the function.
+    ///
+    /// Nothing there any more, or somebody else's record: both are fine, so its answer needs no reading.
+    pub fn abandon_batch(&self) -> Batch {
+        Batch::new().delete(&self.claim.record, self.claim.text.as_str())
+    }
+
+    /// What the store's answer to a batch with [`commit_batch`](Run::commit_batch) or
+    /// [`fail_batch`](Run::fail_batch) in it means.
+    pub fn committed(&self, answer: Commit) -> Committed {
+        if self.recorded(&answer).is_some() {
+            return Committed::Recorded;
+        }
+        match answer {
+            Commit::Applied(_) => Committed::Recorded,
+            Commit::Refused(refusal) if self.is_named(&refusal) => Committed::Lost,
+            Commit::Refused(refusal) => Committed::Refused(refusal),
+        }
+    }
+
+    /// The latest moment at which the claim may still be mine, by this process's clock.
+    pub fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// The result of this run that a refusal found in place: a send before it had landed.
+    pub(super) fn recorded(&self, answer: &Commit) -> Option<Done> {
+        let Commit::Refused(refusal) = answer else { return None };
+        let there = Mismatch::find(refusal, &self.claim.record)?.there.as_deref()?;
+        match record::parse(there).ok()? {
+            record::Record { owner, state: State::Done(outcome), .. } if owner == self.claim.owner => {
+                Some(Done(outcome))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a refusal speaks of the record.
+    pub(super) fn is_named(&self, refusal: &[Mismatch]) -> bool {
+        Mismatch::find(refusal, &self.claim.record).is_some()
+    }
+
+    /// The record of `outcome`, or where that has no room, of its being done.
+    pub(super) fn result(&self, outcome: &Outcome) -> String {
+        let Claim { owner, fingerprint, max_record, .. } = &self.claim;
+        let write = |outcome| record::result(owner, fingerprint.as_deref(), outcome);
+        let small = outcome.size() <= MAX_RESULT;
+        let kept = small.then(|| write(outcome)).filter(|text| text.len() <= *max_record);
+        kept.unwrap_or_else(|| write(&Outcome::NotKept))
+    }
+
+    /// The batch that puts a result in the claim's place.
+    pub(super) fn batch(&self, result: String) -> Batch {
+        let Claim { record, text, policy, result_ttl, .. } = &self.claim;
+        let expect = match policy {
+            // A claim that lapsed unnoticed may still become a result: nobody else has run.
+            Policy::AtLeastOnce => Expect::AbsentOr(text.clone()),
+            // This one does not lapse. If it is gone, somebody has settled it, and forgetting was the answer.
+            Policy::AtMostOnce => Expect::Is(text.clone()),
+        };
+        Batch::new().put(record, expect, result, *result_ttl)
+    }
+
+    /// The batch that makes the claim last for `lease` from now, if it is still there.
+    pub(super) fn renew_batch(&self, lease: Duration) -> Batch {
+        let Claim { record, text, .. } = &self.claim;
+        Batch::new().put(record, Expect::Is(text.clone()), text.as_str(), lease)
+    }
+}
+
+/// A result that was recorded before.
+#[derive(Clone)]
+pub struct Done(Outcome);
+
+impl Done {
+    /// The value: [`Error::NotKept`] if it was too large, and an error of the store if it is not a `T` (a failure
+    /// that was kept is none).
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        match &self.0 {
+            Outcome::Ok(json) => {
+                serde_json::from_str(json.get()).map_err(|_| unreadable("a value of this type").into())
+            }
+            Outcome::Err(_) => Err(unreadable("a value, or a failure of this type").into()),
+            Outcome::NotKept => Err(Error::NotKept),
+        }
+    }
+
+    /// The value, or the failure as `failure` reads it.
+    pub(super) fn read<T, E>(&self, failure: fn(&str) -> Option<E>) -> Result<T, Error<T, E>>
+    where
+        T: DeserializeOwned,
+    {
+        match &self.0 {
+            Outcome::Err(json) if let Some(error) = failure(json.get()) => Err(Error::Function(error)),
+            _ => self.value().map_err(Error::widen),
+        }
+    }
+}
+
+/// What a refusal found under `key`.
+fn found(refusal: Vec<Mismatch>, key: &Key) -> Option<String> {
+    refusal.into_iter().find(|mismatch| mismatch.key == *key)?.there
+}
+
+/// The time of day in milliseconds. It only labels: no write depends on it.
+pub(super) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("lease", &self.lease)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Outcome::Ok(_) => "Done(Ok)",
+            Outcome::Err(_) => "Done(Err)",
+            Outcome::NotKept => "Done(NotKept)",
+        })
+    }
+}

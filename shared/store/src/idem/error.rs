@@ -1,0 +1,139 @@
+//! The ways in which a call ends without a value.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a call has no value to return, or only one with a reservation.
+///
+/// `T` is the function's value and `E` its error; plain `Error` is one that carries neither, because no function
+/// was run. [`Display`](fmt::Display) and [`Debug`](fmt::Debug) show no key, payload or value; the function's own
+/// error shows what it will.
+#[non_exhaustive]
+pub enum Error<T = Infallible, E = Infallible> {
+    /// The key is empty or over 256 bytes. Nothing was asked or run.
+    InvalidKey,
+    /// The deadline had passed before the function could start. It was not run.
+    DeadlinePassed,
+    /// The key belongs to another payload, finished or running. Nothing was run or changed.
+    Mismatch,
+    /// Somebody else is running it, and did not end within the wait limit or the deadline. Not run here.
+    InProgress {
+        /// After so long, and unless it is renewed, the claim that was seen is over. Its owner may end sooner.
+        left: Duration,
+    },
+    /// It was done before, but its result was too large to keep. Not run again.
+    NotKept,
+    /// Its owner vanished, and under [`Policy::AtMostOnce`](super::Policy) nobody runs it again before it is
+    /// [resolved](super::Idempotency::resolve). Not run.
+    Unknown,
+    /// The store gave no usable answer. The function was not run; where it was, in a `transact`, none of its writes
+    /// is known to have been made. To call again with the same key is safe, and tells.
+    Store(crate::Error),
+    /// The function ran, but its lease was over and a successor stands in its place; the result was refused, and the
+    /// successor's is or will be the one that is replayed. Of a `transact` nothing was written.
+    LostLease {
+        /// What the function returned: there may be something to undo.
+        value: T,
+    },
+    /// The function ran, and the store did not confirm its result. Until the claim is over callers find it in
+    /// progress; then the policy decides.
+    Unrecorded {
+        /// What the function returned.
+        value: T,
+        /// What the store said.
+        error: crate::Error,
+    },
+    /// The function's own error, whatever else went wrong.
+    Function(E),
+}
+
+impl Error {
+    /// The same error, where a function could have been run.
+    pub fn widen<T, E>(self) -> Error<T, E> {
+        match self {
+            Error::InvalidKey => Error::InvalidKey,
+            Error::DeadlinePassed => Error::DeadlinePassed,
+            Error::Mismatch => Error::Mismatch,
+            Error::InProgress { left } => Error::InProgress { left },
+            Error::NotKept => Error::NotKept,
+            Error::Unknown => Error::Unknown,
+            Error::Store(error) => Error::Store(error),
+            Error::LostLease { value } | Error::Unrecorded { value, .. } => match value {},
+            Error::Function(error) => match error {},
+        }
+    }
+}
+
+impl<T, E> Error<T, E> {
+    /// The error in a word, for logs and counters.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Error::InvalidKey => "invalid_key",
+            Error::DeadlinePassed => "deadline_passed",
+            Error::Mismatch => "mismatch",
+            Error::InProgress { .. } => "in_progress",
+            Error::NotKept => "not_kept",
+            Error::Unknown => "unknown",
+            Error::Store(_) => "store_error",
+            Error::LostLease { .. } => "lost_lease",
+            Error::Unrecorded { .. } => "unrecorded",
+            Error::Function(_) => "failed",
+        }
+    }
+}
+
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Error {
+        Error::Store(error)
+    }
+}
+
+impl<T, E: fmt::Debug> fmt::Debug for Error<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::InvalidKey => f.write_str("InvalidKey"),
+            Error::DeadlinePassed => f.write_str("DeadlinePassed"),
+            Error::Mismatch => f.write_str("Mismatch"),
+            Error::InProgress { left } => f.debug_struct("InProgress").field("left", left).finish(),
+            Error::NotKept => f.write_str("NotKept"),
+            Error::Unknown => f.write_str("Unknown"),
+            Error::Store(error) => f.debug_tuple("Store").field(error).finish(),
+            Error::LostLease { .. } => f.debug_struct("LostLease").finish_non_exhaustive(),
+            Error::Unrecorded { error, .. } => {
+                f.debug_struct("Unrecorded").field("error", error).finish_non_exhaustive()
+            }
+            Error::Function(error) => f.debug_tuple("Function").field(error).finish(),
+        }
+    }
+}
+
+impl<T, E: fmt::Display> fmt::Display for Error<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::InvalidKey => f.write_str("an idempotency key has 1 to 256 bytes"),
+            Error::DeadlinePassed => f.write_str("the deadline passed before the function could start"),
+            Error::Mismatch => f.write_str("the idempotency key belongs to another payload"),
+            Error::InProgress { .. } => f.write_str("it is being done elsewhere"),
+            Error::NotKept => f.write_str("it was done before, and its result was too large to keep"),
+            Error::Unknown => f.write_str("it was begun before, and what became of it is unknown"),
+            Error::Store(error) => error.fmt(f),
+            Error::LostLease { .. } => {
+                f.write_str("it took longer than its lease, and somebody else has taken over")
+            }
+            Error::Unrecorded { error, .. } => write!(f, "it is done, but not recorded: {error}"),
+            Error::Function(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<T, E: std::error::Error + 'static> std::error::Error for Error<T, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // `Display` has said what they say: next comes what they stand on.
+            Error::Store(error) | Error::Unrecorded { error, .. } => error.source(),
+            Error::Function(error) => error.source(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Bodies that were read to be compared or kept, and are passed on.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+
+/// What went wrong in the body that was passed on.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body: one that was read whole, or what was read of one and then the rest of it.
+#[derive(Debug)]
+pub struct Body {
+    read: Option<Bytes>,
+    then: Then,
+}
+
+#[derive(Debug)]
+enum Then {
+    Trailers(Option<HeaderMap>),
+    Rest(UnsyncBoxBody<Bytes, BodyError>),
+}
+
+impl Body {
+    pub(super) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Body {
+        Body { read: Some(data).filter(|data| !data.is_empty()), then: Then::Trailers(trailers) }
+    }
+
+    /// A body as it comes.
+    pub(super) fn passing<B>(body: B) -> Body
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BodyError>,
+    {
+        Body { read: None, then: Then::Rest(body.map_err(Into::into).boxed_unsync()) }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(data) = self.read.take() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        match &mut self.then {
+            Then::Trailers(trailers) => {
+                Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+            }
+            Then::Rest(rest) => Pin::new(rest).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.read.is_none()
+            && match &self.then {
+                Then::Trailers(trailers) => trailers.is_none(),
+                Then::Rest(rest) => rest.is_end_stream(),
+            }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let read = self.read.as_ref().map_or(0, |data| data.len() as u64);
+        match &self.then {
+            Then::Trailers(_) => SizeHint::with_exact(read),
+            Then::Rest(rest) => {
+                let mut hint = rest.size_hint();
+                if let Some(upper) = hint.upper() {
+                    hint.set_upper(upper + read);
+                }
+                hint.set_lower(hint.lower() + read);
+                hint
+            }
+        }
+    }
+}
+
+/// A body that was read.
+pub(super) enum Read {
+    Whole {
+        data: Bytes,
+        trailers: Option<HeaderMap>,
+    },
+    /// It is larger than the limit: all of it, still to be passed on.
+    Over(Body),
+}
+
+/// Reads `body` up to `limit` bytes.
+pub(super) async fn read<B>(mut body: B, limit: usize) -> Result<Read, BodyError>
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BodyError>,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Ok(Read::Over(Body::passing(body)));
+    }
+    let mut data = BytesMut::new();
+    let mut trailers = None;
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(Into::into)?.into_data() {
+            Ok(more) => data.extend_from_slice(&more),
+            Err(frame) => trailers = frame.into_trailers().ok().or(trailers),
+        }
+        if data.len() > limit {
+            let rest = Then::Rest(body.map_err(Into::into).boxed_unsync());
+            return Ok(Read::Over(Body { read: Some(data.freeze()), then: rest }));
+        }
+    }
+    Ok(Read::Whole { data: data.freeze(), trailers })
+}

@@ -1,0 +1,177 @@
+//! The gRPC layer: the `x-idem-key` metadata, for tonic's unary calls.
+//!
+//! A call with a key is handled once; its repeats get the same messages and trailers, and `idempotency-replayed: true`
+//! in the metadata. Only answers with status OK are kept. Calls without a key pass through, and so does every method
+//! that is not [named as unary](GrpcIdempotencyLayer::unary): on the wire a streaming call looks like a unary one until
+//! its second message, and waiting for that message could be waiting for ever.
+//!
+//! | what happens | status |
+//! |---|---|
+//! | a repeat with another message | `FAILED_PRECONDITION` |
+//! | the first is still being handled, past the wait | `ABORTED` |
+//! | two keys that differ, or an invalid one | `INVALID_ARGUMENT` |
+//! | the answer was over 1 MiB | the first gets it; a repeat gets `ALREADY_EXISTS`, never a second run |
+//! | the store is down | `UNAVAILABLE`; the service was not asked |
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Request, Response, response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::body::{self, Body, BodyError, Read};
+use super::once::{Trailers, once, pass};
+use super::{Keyed, MAX_BODY, Rules, Trouble, to_the_end};
+use crate::idem::Idempotency;
+
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+const INVALID_ARGUMENT: u16 = 3;
+const ALREADY_EXISTS: u16 = 6;
+const FAILED_PRECONDITION: u16 = 9;
+const ABORTED: u16 = 10;
+const INTERNAL: u16 = 13;
+const UNAVAILABLE: u16 = 14;
+
+/// Puts idempotency in front of a tonic server: `Server::builder().layer(…)`.
+#[derive(Clone, Debug)]
+pub struct GrpcIdempotencyLayer {
+    idem: Idempotency,
+    rules: Rules,
+    unary: Arc<HashSet<String>>,
+}
+
+impl GrpcIdempotencyLayer {
+    /// For these unary methods, by their full names: `/package.Service/Method`.
+    pub fn unary<M: Into<String>>(
+        idem: Idempotency,
+        methods: impl IntoIterator<Item = M>,
+    ) -> GrpcIdempotencyLayer {
+        let unary = Arc::new(methods.into_iter().map(Into::into).collect());
+        GrpcIdempotencyLayer { idem, rules: Rules::new(&["x-idem-key"]), unary }
+    }
+
+    /// Takes the key from this metadata instead.
+    #[must_use]
+    pub fn metadata(mut self, name: HeaderName) -> GrpcIdempotencyLayer {
+        self.rules.headers = vec![name];
+        self
+    }
+
+    /// Tells callers apart by this instead of the `authorization` metadata. Only a hash of it is kept.
+    #[must_use]
+    pub fn caller(
+        mut self,
+        who: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> GrpcIdempotencyLayer {
+        self.rules.caller = Arc::new(who);
+        self
+    }
+}
+
+impl<S> Layer<S> for GrpcIdempotencyLayer {
+    type Service = IdempotentGrpc<S>;
+
+    fn layer(&self, service: S) -> IdempotentGrpc<S> {
+        IdempotentGrpc { service, layer: self.clone() }
+    }
+}
+
+/// A gRPC service with idempotency in front of it.
+#[derive(Clone, Debug)]
+pub struct IdempotentGrpc<S> {
+    service: S,
+    layer: GrpcIdempotencyLayer,
+}
+
+type Answer<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
+
+impl<S, B, R> Service<Request<B>> for IdempotentGrpc<S>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BodyError>,
+    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R::Error: Into<BodyError>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Answer<S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Answer<S::Error> {
+        // The one that was found ready is the one to call.
+        let fresh = self.service.clone();
+        let service = std::mem::replace(&mut self.service, fresh);
+        let layer = self.layer.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let key = match layer.rules.key(&parts) {
+                Keyed::By(key) if layer.unary.contains(parts.uri.path()) => key,
+                Keyed::Wrong(why) if layer.unary.contains(parts.uri.path()) => {
+                    return Ok(status(INVALID_ARGUMENT, why));
+                }
+                _ => return pass(service, Request::from_parts(parts, Body::passing(body))).await,
+            };
+            match body::read(body, MAX_BODY).await {
+                Ok(Read::Whole { data, trailers }) => {
+                    let call = layer.rules.call(&layer.idem, &parts, &key, &data);
+                    let request = Request::from_parts(parts, Body::whole(data, trailers));
+                    Ok(to_the_end(once(call, service, request, succeeds)).await?.unwrap_or_else(answer))
+                }
+                Ok(Read::Over(body)) => {
+                    tracing::warn!("a call is too large to be idempotent, and passes as if it had no key");
+                    pass(service, Request::from_parts(parts, body)).await
+                }
+                Err(_) => Ok(status(INTERNAL, "the message did not arrive")),
+            }
+        })
+    }
+}
+
+/// The status stands in the trailers, or in the headers of an answer that has nothing else. One that is still on its
+/// way behind a megabyte of messages is taken for a success: to run it again would be worse.
+fn succeeds(head: &response::Parts, trailers: Trailers<'_>) -> bool {
+    let is_zero = |status: &HeaderValue| status == "0";
+    let early = head.headers.get(STATUS).map(is_zero);
+    let status = match trailers {
+        Trailers::Read(trailers) => trailers.and_then(|trailers| trailers.get(STATUS)).map(is_zero).or(early),
+        Trailers::ToCome => early.or(Some(true)),
+    };
+    head.status.is_success() && status == Some(true)
+}
+
+fn answer(trouble: Trouble) -> Response<Body> {
+    let code = match &trouble {
+        Trouble::BadKey => INVALID_ARGUMENT,
+        Trouble::OtherPayload => FAILED_PRECONDITION,
+        Trouble::InProgress(_) | Trouble::Unknown | Trouble::Overtaken => ABORTED,
+        Trouble::NotKept => ALREADY_EXISTS,
+        Trouble::Unavailable => UNAVAILABLE,
+        Trouble::Broken => INTERNAL,
+    };
+    status(code, trouble.title())
+}
+
+/// An answer of the layer's own: a status and nothing else.
+fn status(code: u16, message: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::whole(Bytes::new(), None));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(STATUS, HeaderValue::from(code));
+    headers.insert(MESSAGE, HeaderValue::from_static(message));
+    response
+}

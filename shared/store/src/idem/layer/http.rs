@@ -1,0 +1,196 @@
+//! The HTTP layer: the `Idempotency-Key` header, for any tower service.
+//!
+//! A request with a key is handled once; its repeats get the same answer with `Idempotency-Replayed: true`. Requests
+//! without one pass through.
+//!
+//! | what happens | answer |
+//! |---|---|
+//! | the first request with this key | the service's; kept if it is 2xx, without `Set-Cookie` |
+//! | a repeat, same query and body | the kept one, and `Idempotency-Replayed: true` |
+//! | a repeat, another query or body | 422 |
+//! | the first is still being handled, past the wait | 409 with `Retry-After` |
+//! | the first answered other than 2xx | the service is asked again |
+//! | two keys that differ, an invalid one, or none where [one is required](IdempotencyLayer::required) | 400 |
+//! | the answer was over 1 MiB | the first gets it; a repeat gets 409, never a second run |
+//! | the store is down | 503; the service was not asked |
+//!
+//! Those that are the layer's own are `application/problem+json`. Keys are scoped by method, full path and caller (the
+//! `Authorization` header, unless [told otherwise](IdempotencyLayer::caller)). A client that hangs up does not end the
+//! run. A request over 1 MiB passes through as if it had no key, with a warning.
+//!
+//! Put the layer outside a router that strips path prefixes, or two nested routes share their keys.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::request::Parts;
+use http::{Request, Response, StatusCode, response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::body::{self, Body, BodyError, Read};
+use super::once::{Trailers, once, pass};
+use super::{Keyed, MAX_BODY, Rules, Trouble, retry_after, to_the_end};
+use crate::idem::Idempotency;
+
+/// Puts idempotency in front of a service.
+#[derive(Clone, Debug)]
+pub struct IdempotencyLayer {
+    idem: Idempotency,
+    rules: Rules,
+}
+
+impl IdempotencyLayer {
+    /// With the headers `Idempotency-Key` and `X-Idempotency-Key`, neither required.
+    pub fn new(idem: Idempotency) -> IdempotencyLayer {
+        IdempotencyLayer { idem, rules: Rules::new(&["idempotency-key", "x-idempotency-key"]) }
+    }
+
+    /// Takes the key from these headers instead.
+    #[must_use]
+    pub fn headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> IdempotencyLayer {
+        self.rules.headers = names.into_iter().collect();
+        self
+    }
+
+    /// Answers a request without a key with 400.
+    #[must_use]
+    pub fn required(mut self) -> IdempotencyLayer {
+        self.rules.required = true;
+        self
+    }
+
+    /// Tells callers apart by this instead of the `Authorization` header. Only a hash of it is kept.
+    #[must_use]
+    pub fn caller(
+        mut self,
+        who: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> IdempotencyLayer {
+        self.rules.caller = std::sync::Arc::new(who);
+        self
+    }
+}
+
+impl<S> Layer<S> for IdempotencyLayer {
+    type Service = Idempotent<S>;
+
+    fn layer(&self, service: S) -> Idempotent<S> {
+        Idempotent { service, layer: self.clone() }
+    }
+}
+
+/// A service with idempotency in front of it.
+#[derive(Clone, Debug)]
+pub struct Idempotent<S> {
+    service: S,
+    layer: IdempotencyLayer,
+}
+
+type Answer<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
+
+impl<S, B, R> Service<Request<B>> for Idempotent<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + Unpin + 'static,
+    B::Error: Into<BodyError>,
+    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R::Error: Into<BodyError>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Answer<S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Answer<S::Error> {
+        // The one that was found ready is the one to call.
+        let fresh = self.service.clone();
+        let service = std::mem::replace(&mut self.service, fresh);
+        let layer = self.layer.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            match layer.rules.key(&parts) {
+                Keyed::Not => pass(service, Request::from_parts(parts, body)).await,
+                Keyed::Wrong(why) => Ok(problem(StatusCode::BAD_REQUEST, why, None)),
+                Keyed::By(key) if body.size_hint().lower() <= MAX_BODY as u64 => {
+                    to_the_end(keyed(layer, service, parts, body, key)).await
+                }
+                Keyed::By(_) => pass_with_a_warning(service, Request::from_parts(parts, body)).await,
+            }
+        })
+    }
+}
+
+async fn keyed<S, B, R>(
+    layer: IdempotencyLayer,
+    service: S,
+    parts: Parts,
+    body: B,
+    key: String,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + Unpin + 'static,
+    B::Error: Into<BodyError>,
+    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R::Error: Into<BodyError>,
+{
+    // A body whose length nobody told is read to its end, to be handed on in the form the service takes.
+    let Ok(Read::Whole { data, .. }) = body::read(body, usize::MAX).await else {
+        return Ok(problem(StatusCode::BAD_REQUEST, "The request's body did not arrive", None));
+    };
+    let fits = data.len() <= MAX_BODY;
+    let call = fits.then(|| layer.rules.call(&layer.idem, &parts, &key, &data));
+    let request = Request::from_parts(parts, Vec::from(data).into());
+    match call {
+        Some(call) => Ok(once(call, service, request, succeeds).await?.unwrap_or_else(answer)),
+        None => pass_with_a_warning(service, request).await,
+    }
+}
+
+fn succeeds(head: &response::Parts, _: Trailers<'_>) -> bool {
+    head.status.is_success()
+}
+
+async fn pass_with_a_warning<S, B, R>(service: S, request: Request<B>) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    tracing::warn!("a request is too large to be idempotent, and passes as if it had no key");
+    pass(service, request).await
+}
+
+fn answer(trouble: Trouble) -> Response<Body> {
+    let (status, wait) = match &trouble {
+        Trouble::BadKey => (StatusCode::BAD_REQUEST, None),
+        Trouble::OtherPayload => (StatusCode::UNPROCESSABLE_ENTITY, None),
+        Trouble::InProgress(left) => (StatusCode::CONFLICT, Some(retry_after(*left))),
+        Trouble::NotKept | Trouble::Unknown => (StatusCode::CONFLICT, None),
+        Trouble::Overtaken => (StatusCode::CONFLICT, Some(1)),
+        Trouble::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
+        Trouble::Broken => (StatusCode::BAD_GATEWAY, None),
+    };
+    problem(status, trouble.title(), wait)
+}
+
+/// An answer of the layer's own, as RFC 9457 has them.
+fn problem(status: StatusCode, title: &str, wait_seconds: Option<u64>) -> Response<Body> {
+    let text = serde_json::json!({"type": "about:blank", "title": title, "status": status.as_u16()});
+    let mut response = Response::new(Body::whole(Bytes::from(text.to_string()), None));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(seconds) = wait_seconds {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

@@ -1,0 +1,162 @@
+//! Idempotency in front of a service: what the HTTP and the gRPC layer share.
+
+mod body;
+pub mod grpc;
+pub mod http;
+mod once;
+mod stored;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::{AUTHORIZATION, HeaderName};
+use ::http::request::Parts;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::{Call, Idempotency, MAX_RESULT};
+
+pub use body::{Body, BodyError};
+
+/// Bodies over this are passed on, and neither compared nor kept.
+const MAX_BODY: usize = MAX_RESULT;
+
+/// When the caller of a request will be gone: put it into the request's extensions, from Lambda's context for one, and
+/// no lease and no waiting goes beyond it.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(pub Instant);
+
+type Caller = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
+/// Whose requests, and by which key: what a layer is told about a request.
+#[derive(Clone)]
+struct Rules {
+    headers: Vec<HeaderName>,
+    required: bool,
+    caller: Caller,
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules").field("headers", &self.headers).field("required", &self.required).finish()
+    }
+}
+
+/// What the headers say about the key.
+enum Keyed {
+    /// There is one.
+    By(String),
+    /// There is none, and none is needed.
+    Not,
+    /// They cannot be meant, and this is why.
+    Wrong(&'static str),
+}
+
+impl Rules {
+    fn new(headers: &[&'static str]) -> Rules {
+        let headers = headers.iter().copied().map(HeaderName::from_static).collect();
+        Rules { headers, required: false, caller: Arc::new(authorization) }
+    }
+
+    fn key(&self, parts: &Parts) -> Keyed {
+        let mut given = self.headers.iter().flat_map(|name| parts.headers.get_all(name));
+        let Some(first) = given.next() else {
+            return if self.required {
+                Keyed::Wrong("the request needs an idempotency key")
+            } else {
+                Keyed::Not
+            };
+        };
+        if given.any(|other| other != first) {
+            return Keyed::Wrong("the request has two idempotency keys");
+        }
+        match first.to_str() {
+            Ok(key) if !key.trim().is_empty() && key.len() <= super::MAX_KEY => {
+                Keyed::By(key.trim().to_owned())
+            }
+            _ => Keyed::Wrong("an idempotency key is 1 to 256 visible ASCII characters"),
+        }
+    }
+
+    /// The call for `key`: scoped by method, full path and caller, so that nobody is answered with what was meant for
+    /// somebody else, and tied to the query and the body, which must not change under it.
+    fn call(&self, idem: &Idempotency, parts: &Parts, key: &str, body: &[u8]) -> Call {
+        let caller = (self.caller)(parts).unwrap_or_default();
+        let scope = digest(&[
+            parts.method.as_str().as_bytes(),
+            parts.uri.path().as_bytes(),
+            caller.as_bytes(),
+            key.as_bytes(),
+        ]);
+        let query = parts.uri.query().unwrap_or_default();
+        let mut call = idem.call(&scope).fingerprint(digest(&[query.as_bytes(), body]));
+        if let Some(Deadline(deadline)) = parts.extensions.get() {
+            call = call.deadline(*deadline);
+        }
+        call
+    }
+}
+
+/// Who sent it, as far as the request's credentials tell. Only a hash of this is kept.
+fn authorization(parts: &Parts) -> Option<String> {
+    let value = parts.headers.get(AUTHORIZATION)?;
+    Some(value.as_bytes().iter().map(|byte| char::from(*byte)).collect())
+}
+
+/// One hash over several texts, none of which can be moved into its neighbour.
+fn digest(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whole seconds after which it is worth asking again.
+fn retry_after(left: Duration) -> u64 {
+    left.as_secs() + u64::from(left.subsec_nanos() > 0 || left.is_zero())
+}
+
+/// Runs `work` in a task of its own, so that a client that hangs up ends its connection and not the run: what was begun
+/// is recorded. (The task is awaited; on Lambda nothing is left behind a finished invocation.)
+async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(output) => output,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Only a runtime that is being shut down cancels the task, and then nobody waits here.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// Why a request has no answer of the service's, apart from how each protocol says it.
+enum Trouble {
+    BadKey,
+    OtherPayload,
+    InProgress(Duration),
+    NotKept,
+    Unknown,
+    Overtaken,
+    Unavailable,
+    Broken,
+}
+
+impl Trouble {
+    fn title(&self) -> &'static str {
+        match self {
+            Trouble::BadKey => "The idempotency key is not valid",
+            Trouble::OtherPayload => "The idempotency key was used with another request",
+            Trouble::InProgress(_) => "A request with this idempotency key is being handled",
+            Trouble::NotKept => "The request was handled before, and its answer was too large to keep",
+            Trouble::Unknown => "The request was begun before, and what became of it is unknown",
+            Trouble::Overtaken => "The request took too long, and its repeat has taken over",
+            Trouble::Unavailable => {
+                "The request cannot be handled exactly once at the moment; it was not handled"
+            }
+            Trouble::Broken => "The answer did not arrive",
+        }
+    }
+}

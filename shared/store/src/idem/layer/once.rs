@@ -1,0 +1,132 @@
+//! Handling a request once: the part of a layer that knows no protocol.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, response};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tower_service::Service;
+
+use super::body::{self, Body, BodyError, Read};
+use super::stored::Stored;
+use super::{MAX_BODY, Trouble};
+use crate::idem::{Call, Error};
+
+/// Whether an answer is a success, to be kept.
+pub(super) type Succeeds = fn(&response::Parts, Trailers<'_>) -> bool;
+
+/// What is known of an answer's trailers.
+pub(super) enum Trailers<'a> {
+    Read(Option<&'a HeaderMap>),
+    /// The answer is longer than what was read of it.
+    ToCome,
+}
+
+/// Runs the service under `call`: its answer, a kept one, or why there is none. The outer error is the service's own.
+pub(super) async fn once<S, B, R>(
+    call: Call,
+    mut service: S,
+    request: Request<B>,
+    succeeds: Succeeds,
+) -> Result<Result<Response<Body>, Trouble>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R::Error: Into<BodyError>,
+{
+    let run = || async {
+        let (head, body) = service.call(request).await.map_err(Unkept::Failed)?.into_parts();
+        match body::read(body, MAX_BODY).await {
+            Ok(Read::Whole { data, trailers }) if succeeds(&head, Trailers::Read(trailers.as_ref())) => {
+                Ok(Kept::Fresh(head, data, trailers))
+            }
+            Ok(Read::Whole { data, trailers }) => Err(Unkept::response(head, Body::whole(data, trailers))),
+            Ok(Read::Over(body)) if succeeds(&head, Trailers::ToCome) => {
+                tracing::warn!("an answer is too large to be kept; its repeat will be told so");
+                Ok(Kept::TooLarge(Response::from_parts(head, body)))
+            }
+            Ok(Read::Over(body)) => Err(Unkept::response(head, body)),
+            // Half an answer is none. What went wrong in it may quote it, and is not told.
+            Err(_) => Err(Unkept::Broken),
+        }
+    };
+    Ok(match call.execute(run).await {
+        Ok(kept) => kept.into_response(),
+        // It is done, and its answer is here. That a repeat may run it again is for the log.
+        Err(Error::Unrecorded { value, error }) => {
+            tracing::warn!(%error, "a request was answered, and its answer not recorded");
+            value.into_response()
+        }
+        Err(Error::Function(Unkept::Response(response))) => Ok(*response),
+        Err(Error::Function(Unkept::Failed(error))) => return Err(error),
+        Err(Error::Function(Unkept::Broken)) => Err(Trouble::Broken),
+        Err(Error::InvalidKey) => Err(Trouble::BadKey),
+        Err(Error::Mismatch) => Err(Trouble::OtherPayload),
+        Err(Error::InProgress { left }) => Err(Trouble::InProgress(left)),
+        Err(Error::NotKept) => Err(Trouble::NotKept),
+        Err(Error::Unknown) => Err(Trouble::Unknown),
+        Err(Error::LostLease { .. }) => Err(Trouble::Overtaken),
+        Err(Error::DeadlinePassed) => Err(Trouble::Unavailable),
+        Err(Error::Store(error)) => {
+            tracing::warn!(%error, "a request was not handled");
+            Err(Trouble::Unavailable)
+        }
+    })
+}
+
+/// The service without any of this.
+pub(super) async fn pass<S, B, R>(mut service: S, request: Request<B>) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BodyError>,
+{
+    service.call(request).await.map(|response| response.map(Body::passing))
+}
+
+/// A successful answer: this run's, or what a run before left.
+enum Kept {
+    Fresh(response::Parts, Bytes, Option<HeaderMap>),
+    /// It cannot be written down; the engine then records that it is done, and no more.
+    TooLarge(Response<Body>),
+    Replayed(Stored),
+}
+
+impl Kept {
+    fn into_response(self) -> Result<Response<Body>, Trouble> {
+        match self {
+            Kept::Fresh(head, data, trailers) => Ok(Response::from_parts(head, Body::whole(data, trailers))),
+            Kept::TooLarge(response) => Ok(response),
+            Kept::Replayed(stored) => stored.replay().ok_or(Trouble::Broken),
+        }
+    }
+}
+
+impl Serialize for Kept {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Kept::Fresh(head, data, trailers) => {
+                Stored::new(head, data, trailers.as_ref()).serialize(serializer)
+            }
+            Kept::Replayed(stored) => stored.serialize(serializer),
+            Kept::TooLarge(_) => Err(serde::ser::Error::custom("too large to keep")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
+        Stored::deserialize(deserializer).map(Kept::Replayed)
+    }
+}
+
+/// An answer that is not kept: the next request with this key is a first one.
+enum Unkept<E> {
+    Response(Box<Response<Body>>),
+    Failed(E),
+    Broken,
+}
+
+impl<E> Unkept<E> {
+    fn response(head: response::Parts, body: Body) -> Unkept<E> {
+        Unkept::Response(Box::new(Response::from_parts(head, body)))
+    }
+}

@@ -1,0 +1,272 @@
+//! Idempotency: the same call twice, at once, or halfway, and one effect.
+//!
+//! A key names one piece of work. Under it stands one record: first the *claim* of whoever runs the work, then its
+//! *result*. Both carry their owner, and only the owner of what stands there may change it.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use onetap_store::{Memory, idem::{Config, Idempotency}};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+//! for _ in 0..2 {
+//!     let receipt = idem.execute("order:42", || async { charge(120).await }).await?;
+//!     assert_eq!(receipt, "charged 120"); // the second time from the record
+//! }
+//! # Ok(()) }
+//! # async fn charge(amount: u32) -> Result<String, std::io::Error> { Ok(format!("charged {amount}")) }
+//! ```
+//!
+//! - [`execute`](Idempotency::execute): run it, or return what the run before returned; wait for one that is
+//!   going on.
+//! - [`consume`](Idempotency::consume): run it, or say that it was done or is being done; for queues, which deliver
+//!   again by themselves.
+//! - [`transact`](Idempotency::transact): the effect is a batch of store writes, and is committed *together with*
+//!   the result. For these, exactly once holds through any crash.
+//! - [`call`](Idempotency::call): the same with a payload's fingerprint, a deadline, a life of its own.
+//! - [`Claim`] and [`Run`]: the steps by themselves, to be sent together with other batches.
+//!
+//! # The time line
+//!
+//! ```text
+//! claim ├───── lease ─────┤
+//!       │     renew ├───── lease ─────┤           every third of it, while the function runs
+//!       │           │     renew ├───── lease ──┤  never beyond the deadline
+//!       │           │           │              ┊
+//!       ├── the function ───────────┤ commit    ┊
+//!       │                           ├───────────┊──────── result TTL ────────┤ forgotten: the next call is new
+//!       │                                       ┊
+//!       ├── the invocation ─────────────────────┤ deadline
+//!
+//! claim ├── the function ──╳ its owner dies
+//!       ├───── lease ─────┤ takeover ├── the function ──┤ commit          at least once
+//!       ├───── until ─────┤ unknown …………………………… resolve                   at most once
+//! ```
+//!
+//! # How a call ends
+//!
+//! | the record | and then | `execute`, `transact` | `consume` |
+//! |---|---|---|---|
+//! | nothing, or a lapsed claim | the function succeeds | its value, recorded | `Executed` |
+//! | | it fails | [`Function`](Error::Function), nothing kept, the next call runs | the same |
+//! | | it fails [for good](Failure::Permanent) | [`Function`](Error::Function), kept | – |
+//! | | it outlasts its lease, and a successor stands there | [`LostLease`](Error::LostLease) with the value | the same |
+//! | | the store does not confirm | [`Unrecorded`](Error::Unrecorded) with the value; `transact`: [`Store`](Error::Store) | `Unrecorded` |
+//! | | it panics, or the call is dropped | the claim lapses, the policy decides | the same |
+//! | a result | | that value, or that failure | `AlreadyDone` |
+//! | a result too large to keep | | [`NotKept`](Error::NotKept) | `AlreadyDone` |
+//! | somebody's claim | it ends within the wait | its result, or a run of one's own if it failed | `InProgress`, at once |
+//! | | it does not | [`InProgress`](Error::InProgress) | `InProgress`, at once |
+//! | an at-most-once claim, overdue | | [`Unknown`](Error::Unknown) | the same |
+//! | another payload's | | [`Mismatch`](Error::Mismatch) | the same |
+//! | something unreadable | | [`Store`](Error::Store), and it is left as it is | the same |
+//! | no answer from the store | | [`Store`](Error::Store), nothing was run | the same |
+//!
+//! A panic is treated like a crash and not like a failure: it says nothing about whether the effect took place, so
+//! the claim is not released. The lease and the policy are made for exactly that doubt.
+//!
+//! # What it does not promise
+//!
+//! - *Exactly once* for effects outside the store. Between such an effect and the commit of its result a process
+//!   can die; then it happens again ([`Policy::AtLeastOnce`]) or stays unknown ([`Policy::AtMostOnce`]).
+//! - That a stale owner's function stops. It is refused when it commits, and told so; what it did outside the store
+//!   it did.
+//! - Anything about a key after its result's TTL: what comes then is new.
+//! - A fair clock. On Redis and in memory the store judges when a lease is over. On DynamoDB each caller's clock
+//!   does: with clocks apart by more than what is left of a lease two may run at once, and still only one of them
+//!   commits.
+//! - Renewal of a function that holds its thread without awaiting, or an end to one that calls its own key: it waits
+//!   for itself.
+
+mod cache;
+mod call;
+mod claim;
+mod config;
+mod engine;
+mod error;
+#[cfg(feature = "tower")]
+mod layer;
+mod record;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use call::Call;
+pub use claim::{Claim, Claimed, Committed, Done, Run};
+pub use config::{Config, Policy};
+pub use error::Error;
+#[cfg(feature = "tower")]
+pub use layer::{Body, BodyError, Deadline, grpc, http};
+
+use crate::{Batch, Mismatch, Store};
+use cache::Cache;
+
+/// No key is longer, in bytes.
+pub const MAX_KEY: usize = 256;
+
+/// No larger value is kept, in bytes of JSON.
+pub const MAX_RESULT: usize = 1 << 20;
+
+/// The engine: a store, and how to use it. Cheap to clone; build it once and lend it to every invocation.
+#[derive(Clone)]
+pub struct Idempotency(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    config: Config,
+    cache: Cache,
+}
+
+impl Idempotency {
+    /// An engine over `store`.
+    pub fn new(store: Arc<dyn Store>, config: Config) -> Idempotency {
+        let cache = Cache::new(config.cache_size);
+        Idempotency(Arc::new(Inner { store, config, cache }))
+    }
+
+    /// A call of `key`, for what the shorthands below cannot say.
+    pub fn call(&self, key: &str) -> Call {
+        Call::new(self, key)
+    }
+
+    /// [`Call::execute`] as configured.
+    pub async fn execute<T, E, F, Fut>(&self, key: &str, f: F) -> Result<T, Error<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.call(key).execute(f).await
+    }
+
+    /// [`Call::consume`], remembered for `ttl`.
+    pub async fn consume<E, F, Fut>(&self, key: &str, ttl: Duration, f: F) -> Result<Consumed, Error<(), E>>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<(), E>>,
+    {
+        self.call(key).ttl(ttl).consume(f).await
+    }
+
+    /// [`Call::transact`] as configured.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Duration};
+    /// # use onetap_store::{Batch, Error, Expect, Key, Memory, Mismatch, Store, idem::{Config, Idempotency}};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
+    /// # let idem = Idempotency::new(store.clone(), Config::default());
+    /// let balance = Key::new("balance")?;
+    /// for _ in 0..2 {
+    ///     let deposit = async |refusal: Vec<Mismatch>| {
+    ///         // What refused the last attempt is what the next one starts from.
+    ///         let there = match Mismatch::find(&refusal, &balance) {
+    ///             Some(found) => found.there.clone(),
+    ///             None => store.get(&balance).await?,
+    ///         };
+    ///         let sum = there.as_deref().unwrap_or("0").parse().unwrap_or(0) + 120;
+    ///         let expect = there.map_or(Expect::Absent, Expect::Is);
+    ///         Ok::<_, Error>((Batch::new().put(&balance, expect, sum.to_string(), Duration::from_secs(60)), sum))
+    ///     };
+    ///     assert_eq!(idem.transact("deposit:42", deposit).await?, 120);
+    /// }
+    /// assert_eq!(store.get(&balance).await?.as_deref(), Some("120"));
+    /// # Ok(()) }
+    /// ```
+    pub async fn transact<T, E, F, Fut>(&self, key: &str, f: F) -> Result<T, Error<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnMut(Vec<Mismatch>) -> Fut,
+        Fut: Future<Output = Result<(Batch, T), E>>,
+    {
+        self.call(key).transact(f).await
+    }
+
+    /// Settles a key of [`Policy::AtMostOnce`] whose outcome is [unknown](Error::Unknown), by the word of somebody
+    /// who has looked.
+    pub async fn resolve<T: Serialize>(
+        &self,
+        key: &str,
+        resolution: Resolution<T>,
+    ) -> Result<Resolved, Error> {
+        self.call(key).resolve(resolution).await
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    fn cache(&self) -> &Cache {
+        &self.0.cache
+    }
+}
+
+impl fmt::Debug for Idempotency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idempotency").field("store", &self.0.store).field("config", &self.0.config).finish()
+    }
+}
+
+/// How [`consume`](Idempotency::consume) ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what is in progress elsewhere must come again"]
+pub enum Consumed {
+    /// By this call.
+    Executed,
+    /// By a call before.
+    AlreadyDone,
+    /// Not yet: somebody else is at it, and may fail. Have it come again.
+    InProgress,
+}
+
+/// An error of a function that knows whether trying again could help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure<E> {
+    /// It could: nothing is kept, and the next call runs.
+    Passing(E),
+    /// It could not: the error is kept, and every repeat gets it.
+    Permanent(E),
+}
+
+impl<E> From<E> for Failure<E> {
+    /// What is not said to be permanent is passing, so that `?` keeps nothing by accident.
+    fn from(error: E) -> Failure<E> {
+        Failure::Passing(error)
+    }
+}
+
+/// What became of a run whose owner vanished.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Resolution<T> {
+    /// It took effect; repeats get this value.
+    Done(T),
+    /// It did not; the next call runs the function.
+    Forget,
+}
+
+impl<T> fmt::Debug for Resolution<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Resolution::Done(_) => "Done(…)",
+            Resolution::Forget => "Forget",
+        })
+    }
+}
+
+/// The answer to [`Idempotency::resolve`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Resolved {
+    /// It is as was said.
+    Settled,
+    /// There was nothing unknown: it is done, running, never begun, or somebody else has just settled it.
+    NotUnknown,
+}

@@ -1,0 +1,115 @@
+//! What stands under a record's key: first a claim, then a result, each one line of JSON that other programs and
+//! `redis-cli` can read.
+//!
+//! ```text
+//! {"owner":"…","fp":"…"}                 claimed; alive as long as its lease
+//! {"owner":"…","fp":"…","until":1700…}   claimed, at most once: in milliseconds, when its owner is surely gone
+//! {"owner":"…","fp":"…","ok":…}          done, with this value
+//! {"owner":"…","fp":"…","err":…}         failed for good, with this error
+//! {"owner":"…","fp":"…","kept":false}    done; the value was too large to keep
+//! ```
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::Error;
+
+/// A record as it was found.
+pub(super) struct Record {
+    pub(super) owner: String,
+    pub(super) fingerprint: Option<String>,
+    pub(super) state: State,
+}
+
+/// How far its owner got.
+pub(super) enum State {
+    Claimed { until: Option<u64> },
+    Done(Outcome),
+}
+
+/// What a finished run left behind. The JSON is kept as it was written, so that a replay is byte-equal.
+#[derive(Clone)]
+pub(super) enum Outcome {
+    Ok(Box<RawValue>),
+    Err(Box<RawValue>),
+    NotKept,
+}
+
+impl Outcome {
+    /// What cannot be written as JSON cannot be kept, as what is too large cannot: that it is done still can.
+    pub(super) fn ok(value: &impl Serialize) -> Outcome {
+        to_raw_value(value).map_or(Outcome::NotKept, Outcome::Ok)
+    }
+
+    pub(super) fn err(error: &impl Serialize) -> Outcome {
+        to_raw_value(error).map_or(Outcome::NotKept, Outcome::Err)
+    }
+
+    /// How many bytes of it are the caller's.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Outcome::Ok(json) | Outcome::Err(json) => json.get().len(),
+            Outcome::NotKept => 0,
+        }
+    }
+}
+
+/// The text of a claim.
+pub(super) fn claim(owner: &str, fingerprint: Option<&str>, until: Option<u64>) -> String {
+    let until = until.map(|until| format!(r#","until":{until}"#)).unwrap_or_default();
+    format!("{{{}{until}}}", signature(owner, fingerprint))
+}
+
+/// The text of a result.
+pub(super) fn result(owner: &str, fingerprint: Option<&str>, outcome: &Outcome) -> String {
+    let signature = signature(owner, fingerprint);
+    match outcome {
+        Outcome::Ok(json) => format!(r#"{{{signature},"ok":{json}}}"#),
+        Outcome::Err(json) => format!(r#"{{{signature},"err":{json}}}"#),
+        Outcome::NotKept => format!(r#"{{{signature},"kept":false}}"#),
+    }
+}
+
+fn signature(owner: &str, fingerprint: Option<&str>) -> String {
+    let fingerprint = fingerprint.map(|fp| format!(r#","fp":{}"#, Value::from(fp))).unwrap_or_default();
+    format!(r#""owner":{}{fingerprint}"#, Value::from(owner))
+}
+
+/// The record that `text` is. What it does not know it ignores: a newer version may have written it.
+pub(super) fn parse(text: &str) -> Result<Record, Error> {
+    #[derive(Deserialize)]
+    struct Form<'a> {
+        owner: String,
+        fp: Option<String>,
+        until: Option<u64>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        ok: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present")]
+        err: Option<&'a RawValue>,
+        kept: Option<bool>,
+    }
+    // `null` is a value like any other here: serde's own `Option` would take it for a missing field, and a
+    // finished run for a claim.
+    fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, D::Error> {
+        <&RawValue>::deserialize(json).map(Some)
+    }
+    // serde's message would quote the record; its place is enough to find it.
+    let form: Form<'_> = serde_json::from_str(text)
+        .map_err(|error| unreadable(format!("a record, at byte {}", error.column())))?;
+    let state = match (form.ok, form.err, form.kept) {
+        (None, None, None) => State::Claimed { until: form.until },
+        (Some(json), None, None) => State::Done(Outcome::Ok(json.to_owned())),
+        (None, Some(json), None) => State::Done(Outcome::Err(json.to_owned())),
+        (None, None, Some(false)) => State::Done(Outcome::NotKept),
+        _ => return Err(unreadable("a record with one outcome")),
+    };
+    Ok(Record { owner: form.owner, fingerprint: form.fp, state })
+}
+
+/// The error for something there that is not `expected`.
+pub(super) fn unreadable(expected: impl Into<Cow<'static, str>>) -> Error {
+    Error::Decode { reason: expected.into() }
+}

@@ -1,0 +1,86 @@
+//! A store that says what it does: a log line and a few numbers for each call, and nothing of what was in it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use onetap_telemetry::{count, observe};
+use tokio::time::Instant;
+
+use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+
+/// Another store, watched. [`open`](crate::open) returns every store like this.
+#[derive(Debug)]
+pub struct Observed(Arc<dyn Store>);
+
+impl Observed {
+    /// Watches `store`.
+    pub fn new(store: Arc<dyn Store>) -> Observed {
+        Observed(store)
+    }
+}
+
+fn failed(operation: &'static str, error: &Error) {
+    count("kv_error_total", &[("operation", operation)]);
+    tracing::error!(operation, %error, "kv_error");
+}
+
+fn written(answer: &Result<Commit, Error>) {
+    match answer {
+        Ok(answer) => tracing::debug!(success = matches!(answer, Commit::Applied(_)), "kv_set"),
+        Err(error) => failed("set", error),
+    }
+}
+
+#[async_trait]
+impl Store for Observed {
+    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+        let start = Instant::now();
+        let answer = self.0.get(key).await;
+        observe("kv_get_latency", &[], start.elapsed());
+        match &answer {
+            Ok(value) => {
+                let found = value.is_some();
+                count(if found { "kv_hit_total" } else { "kv_miss_total" }, &[]);
+                tracing::debug!(found, "kv_get");
+            }
+            Err(error) => failed("get", error),
+        }
+        answer
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        let start = Instant::now();
+        let answer = self.0.commit(batch).await;
+        observe("kv_set_latency", &[], start.elapsed());
+        written(&answer);
+        answer
+    }
+
+    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+        let start = Instant::now();
+        let answers = self.0.commit_each(batches).await;
+        observe("kv_set_latency", &[], start.elapsed());
+        answers.iter().for_each(written);
+        answers
+    }
+
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        let answer = self.0.read(log, after, limit).await;
+        if let Err(error) = &answer {
+            failed("read", error);
+        }
+        answer
+    }
+
+    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
+        let answer = self.0.watch(channel).await;
+        if let Err(error) = &answer {
+            failed("watch", error);
+        }
+        answer
+    }
+
+    fn max_value(&self) -> usize {
+        self.0.max_value()
+    }
+}

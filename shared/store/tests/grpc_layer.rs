@@ -1,0 +1,151 @@
+//! The gRPC layer: a real tonic server and client over loopback. The service is gRPC's own health check, which has a
+//! unary and a streaming method.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use onetap_store::idem::grpc::GrpcIdempotencyLayer;
+use onetap_store::idem::{Config, Idempotency};
+use onetap_store::testing::{Fault, Faulty};
+use onetap_store::{Memory, Store};
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::{Channel, Server};
+use tonic::{Code, Request, Response, Status};
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+
+/// Answers every check with the number of checks so far.
+#[derive(Clone, Default)]
+struct Counting(Arc<AtomicI32>);
+
+#[tonic::async_trait]
+impl Health for Counting {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        let n = self.0.fetch_add(1, Ordering::SeqCst) + 1;
+        if request.get_ref().service == "broken" {
+            return Err(Status::internal("broken"));
+        }
+        let mut response = Response::new(HealthCheckResponse { status: n });
+        response.metadata_mut().insert("x-answer", n.into());
+        Ok(response)
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn watch(&self, _: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let n = self.0.fetch_add(1, Ordering::SeqCst) + 1;
+        let twice = [n, n].map(|status| Ok(HealthCheckResponse { status }));
+        Ok(Response::new(Box::pin(tokio_stream::iter(twice))))
+    }
+}
+
+async fn serve(store: Arc<dyn Store>) -> (HealthClient<Channel>, Counting) {
+    let config = Config { wait_timeout: Duration::from_millis(100), ..Config::default() };
+    let layer = GrpcIdempotencyLayer::unary(Idempotency::new(store, config), [CHECK]);
+    serve_with(layer).await
+}
+
+async fn serve_with(layer: GrpcIdempotencyLayer) -> (HealthClient<Channel>, Counting) {
+    let service = Counting::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = Server::builder().layer(layer).add_service(HealthServer::new(service.clone()));
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
+    (HealthClient::new(channel), service)
+}
+
+fn check(service: &str, key: Option<&'static str>) -> Request<HealthCheckRequest> {
+    let mut request = Request::new(HealthCheckRequest { service: service.to_owned() });
+    if let Some(key) = key {
+        request.metadata_mut().insert("x-idem-key", key.parse().unwrap());
+    }
+    request
+}
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(Memory::new())
+}
+
+#[tokio::test]
+async fn a_unary_call_is_handled_once_per_key() {
+    let (mut client, service) = serve(memory()).await;
+    let first = client.check(check("a", Some("key"))).await.unwrap();
+    assert!(first.metadata().get("idempotency-replayed").is_none());
+    for _ in 0..3 {
+        let again = client.check(check("a", Some("key"))).await.unwrap();
+        assert_eq!(again.get_ref(), first.get_ref());
+        assert_eq!(again.metadata().get("x-answer").unwrap(), "1");
+        assert_eq!(again.metadata().get("idempotency-replayed").unwrap(), "true");
+    }
+    assert_eq!(client.check(check("a", Some("other"))).await.unwrap().get_ref().status, 2);
+    assert_eq!(client.check(check("a", None)).await.unwrap().get_ref().status, 3, "without a key it passes");
+    assert_eq!(service.0.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn only_ok_is_kept() {
+    let (mut client, service) = serve(memory()).await;
+    for _ in 0..2 {
+        let status = client.check(check("broken", Some("key"))).await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::Internal, "broken"));
+    }
+    assert_eq!(service.0.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn another_message_under_the_same_key_is_refused() {
+    let (mut client, service) = serve(memory()).await;
+    client.check(check("a", Some("key"))).await.unwrap();
+    let status = client.check(check("b", Some("key"))).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    let mut two = check("a", Some("key"));
+    two.metadata_mut().append("x-idem-key", "another".parse().unwrap());
+    assert_eq!(client.check(two).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(service.0.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_streaming_call_passes_through() {
+    let (mut client, service) = serve(memory()).await;
+    for n in 1..=2 {
+        let stream = client.watch(check("a", Some("key"))).await.unwrap().into_inner();
+        let messages: Vec<i32> = stream.map(|message| message.unwrap().status).collect().await;
+        assert_eq!(messages, [n, n]);
+    }
+    assert_eq!(service.0.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_is_unavailable_and_the_service_is_not_asked() {
+    let (mut client, service) = serve(Faulty::new(memory(), |_| Fault::NotSent)).await;
+    let status = client.check(check("a", Some("key"))).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(service.0.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn callers_and_metadata_names_are_configurable() {
+    let idem = Idempotency::new(memory(), Config::default());
+    let layer = GrpcIdempotencyLayer::unary(idem, [CHECK])
+        .metadata("x-request-id".parse().unwrap())
+        .caller(|parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned()));
+    let (mut client, _) = serve_with(layer).await;
+    let mut ask = async |user: &'static str| {
+        let mut request = check("a", None);
+        request.metadata_mut().insert("x-request-id", "1".parse().unwrap());
+        request.metadata_mut().insert("x-user", user.parse().unwrap());
+        client.check(request).await.unwrap().get_ref().status
+    };
+    assert_eq!([ask("a").await, ask("b").await, ask("a").await, ask("b").await], [1, 2, 1, 2]);
+}

@@ -1,0 +1,90 @@
+//! Clocks that are wrong. On DynamoDB the caller's clock judges expiry: with two of them a lease apart two may hold a
+//! lease and run at once, but only one of them commits.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_servers::{Dynamo, create_table};
+use onetap_store::config::{Credentials, Secret};
+use onetap_store::idem::{Claimed, Committed, Config, Idempotency, Run};
+use onetap_store::lease::Acquire;
+use onetap_store::testing::conformance::Names;
+use onetap_store::{Batch, Commit, DynamoDb, Expect, Lease, Store};
+use tokio::time::Instant;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The same table, seen by two whose clocks are so far apart.
+async fn two_clocks(millis: i64) -> (Dynamo, Arc<dyn Store>, Arc<dyn Store>) {
+    let server = Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    let secret = || Secret::new("test");
+    let credentials =
+        Credentials { access_key_id: secret(), secret_access_key: secret(), session_token: None };
+    let open = |skew: i64| -> Arc<dyn Store> {
+        let (limit, poll) = (Duration::from_secs(10), Duration::from_millis(20));
+        let url = server.url();
+        let store = DynamoDb::new("onetap", "us-east-1", Some(&url), &credentials, limit, poll);
+        Arc::new(store.with_skew(skew))
+    };
+    let (one, other) = (open(0), open(millis));
+    (server, one, other)
+}
+
+async fn claim(store: &Arc<dyn Store>, key: &str) -> Run {
+    let idem = Idempotency::new(Arc::clone(store), Config { lease_ttl: LEASE, ..Config::default() });
+    let claim = idem.call(key).claim().unwrap();
+    let sent = Instant::now();
+    let answer = store.commit(&claim.batch()).await.unwrap();
+    match claim.outcome(sent, answer).unwrap() {
+        Claimed::Mine(run) => run,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn two_clocks_a_lease_apart_give_one_committed_result() {
+    let (_server, slow, fast) = two_clocks(LEASE.as_millis() as i64 + 1).await;
+    for (n, fast_first) in [true, false].into_iter().enumerate() {
+        let key = format!("key {n}");
+        let first = claim(&slow, &key).await;
+        // To the clock that is ahead the lease is over, and it takes over: two run at once.
+        let second = claim(&fast, &key).await;
+        let commit = async |store: &Arc<dyn Store>, run: &Run, value: &str| {
+            run.committed(store.commit(&run.commit_batch(&value)).await.unwrap())
+        };
+        let (stale, current) = if fast_first {
+            let current = commit(&fast, &second, "second").await;
+            (commit(&slow, &first, "first").await, current)
+        } else {
+            let stale = commit(&slow, &first, "first").await;
+            (stale, commit(&fast, &second, "second").await)
+        };
+        assert!(matches!(stale, Committed::Lost), "the stale owner: {stale:?}");
+        assert!(matches!(current, Committed::Recorded), "its successor: {current:?}");
+        for store in [&slow, &fast] {
+            let idem = Idempotency::new(Arc::clone(store), Config::default());
+            let result = idem.execute(&key, || async { Err::<String, &str>("it ran again") }).await;
+            assert_eq!(result.unwrap(), "second");
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_clocks_a_lease_apart_may_hold_one_lock_and_only_one_writes_under_it() {
+    let (_server, slow, fast) = two_clocks(LEASE.as_millis() as i64 + 1).await;
+    let names = Names::new();
+    let (lock, key) = (names.key("lock"), names.key("k"));
+    let take = async |store: &Arc<dyn Store>| match Lease::acquire(store, lock.clone(), LEASE).await.unwrap()
+    {
+        Acquire::Acquired(lease) => lease,
+        Acquire::Held => panic!("held"),
+    };
+    let (first, second) = (take(&slow).await, take(&fast).await);
+    let write = |text: &str| Batch::new().put(&key, Expect::Absent, text, LEASE);
+    let refused = slow.commit(&first.guard(write("first"))).await.unwrap();
+    assert!(matches!(refused, Commit::Refused(_)), "the store itself fences the one that was taken over");
+    let applied = fast.commit(&second.guard(write("second"))).await.unwrap();
+    assert!(matches!(applied, Commit::Applied(_)));
+}
