@@ -1,0 +1,58 @@
+//! What a channel needs: its secrets, its token, and where the Messaging API is.
+
+use http::{HeaderValue, Uri};
+use onetap_store::config::{ConfigError, Secret, Variables};
+
+/// A LINE channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `LINE_CHANNEL_SECRET`: one, or several with commas between them while it is rotated. Any of them signs.
+    pub secrets: Vec<Secret>,
+    /// `LINE_CHANNEL_ACCESS_TOKEN`
+    pub token: Secret,
+    /// `LINE_API_BASE_URL`, else LINE's own; without a slash at its end.
+    pub base_url: String,
+}
+
+impl Config {
+    /// Reads `variables`.
+    pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
+        let secrets = variables.required("LINE_CHANNEL_SECRET")?;
+        let secrets: Vec<Secret> =
+            secrets.split(',').map(str::trim).filter(|secret| !secret.is_empty()).map(Secret::new).collect();
+        if secrets.is_empty() {
+            return Err(ConfigError::new("LINE_CHANNEL_SECRET", "is not set"));
+        }
+        let base_url = variables.optional("LINE_API_BASE_URL");
+        let config = Config {
+            secrets,
+            token: Secret::new(variables.required("LINE_CHANNEL_ACCESS_TOKEN")?),
+            base_url: base_url.as_deref().unwrap_or("https://api.line.me").trim_end_matches('/').to_owned(),
+        };
+        config.authorization()?;
+        config.reply_uri()?;
+        Ok(config)
+    }
+
+    pub(crate) fn authorization(&self) -> Result<HeaderValue, ConfigError> {
+        let wrong = |_| {
+            let problem = "is not a token: it has a character that no header can carry";
+            ConfigError::new("LINE_CHANNEL_ACCESS_TOKEN", problem)
+        };
+        let mut value: HeaderValue = format!("Bearer {}", self.token.reveal()).parse().map_err(wrong)?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    pub(crate) fn reply_uri(&self) -> Result<Uri, ConfigError> {
+        let uri = [&self.base_url, "/v2/bot/message/reply"].concat().parse::<Uri>();
+        let web = |uri: &Uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
+                && uri.query().is_none()
+        };
+        uri.ok()
+            .filter(web)
+            .ok_or_else(|| ConfigError::new("LINE_API_BASE_URL", "is not an http:// or https:// URL"))
+    }
+}

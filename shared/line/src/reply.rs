@@ -1,0 +1,140 @@
+//! The reply: one a token, sent once.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, Uri, header};
+use onetap_store::config::ConfigError;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::{Config, Messages};
+
+/// More than any answer of the Messaging API has.
+const MAX_BODY: usize = 64 << 10;
+
+/// Sends replies.
+///
+/// A token is good for one reply, and LINE offers no key to recognise a repeat by: a reply that may have arrived is
+/// never sent again. Only the connection pool may try twice, where it knows that nothing was written.
+pub struct Client {
+    http: onetap_http::Client,
+    uri: Uri,
+    authorization: HeaderValue,
+}
+
+/// What became of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Reply {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// `x-line-request-id`, by which LINE's support finds it; for the log.
+    pub request_id: Option<String>,
+}
+
+/// How a reply ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// LINE took it.
+    Sent,
+    /// The token was used, or is too old, or never was one: no reply to this event will ever be taken.
+    InvalidToken,
+    /// LINE does not take this request, and would not take it again.
+    BadRequest,
+    /// The channel's access token is not good, or not for this (401, 403).
+    Unauthorized,
+    /// Too many requests (429).
+    RateLimited,
+    /// LINE failed (5xx), perhaps after it had sent the messages on.
+    ServerError,
+    /// There was no whole answer.
+    Unreachable {
+        /// Whether the request may have arrived all the same.
+        maybe_sent: bool,
+    },
+}
+
+impl Outcome {
+    /// Whether the user may have the messages: then nobody may send them again.
+    pub fn maybe_sent(self) -> bool {
+        matches!(self, Outcome::Sent | Outcome::ServerError | Outcome::Unreachable { maybe_sent: true })
+    }
+
+    /// Its name for logs and metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Outcome::Sent => "sent",
+            Outcome::InvalidToken => "invalid_token",
+            Outcome::BadRequest => "bad_request",
+            Outcome::Unauthorized => "unauthorized",
+            Outcome::RateLimited => "rate_limited",
+            Outcome::ServerError => "server_error",
+            Outcome::Unreachable { maybe_sent: true } => "unknown",
+            Outcome::Unreachable { maybe_sent: false } => "unreachable",
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    reply_token: &'a str,
+    messages: &'a Messages,
+}
+
+impl Client {
+    /// For the channel that `config` describes. Connects to nothing yet.
+    pub fn new(http: onetap_http::Client, config: &Config) -> Result<Client, ConfigError> {
+        Ok(Client { http, uri: config.reply_uri()?, authorization: config.authorization()? })
+    }
+
+    /// Answers the event that `reply_token` came with, before `deadline`.
+    pub async fn reply(&self, reply_token: &str, messages: &Messages, deadline: Instant) -> Reply {
+        // Strings and lists of them always serialize.
+        let body = serde_json::to_vec(&Body { reply_token, messages }).unwrap_or_default();
+        let mut request = Request::new(Bytes::from(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        request.headers_mut().insert(header::AUTHORIZATION, self.authorization.clone());
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        match self.http.send(request, deadline, MAX_BODY).await {
+            Ok(answer) => Reply { outcome: outcome(&answer), request_id: request_id(&answer) },
+            Err(error) => {
+                let maybe_sent = error != onetap_http::Error::NotConnected;
+                Reply { outcome: Outcome::Unreachable { maybe_sent }, request_id: None }
+            }
+        }
+    }
+}
+
+fn outcome(answer: &Response<Bytes>) -> Outcome {
+    #[derive(Deserialize)]
+    struct Refusal {
+        message: String,
+    }
+    match answer.status().as_u16() {
+        200..300 => Outcome::Sent,
+        400 => match serde_json::from_slice::<Refusal>(answer.body()) {
+            Ok(refusal) if refusal.message == "Invalid reply token" => Outcome::InvalidToken,
+            _ => Outcome::BadRequest,
+        },
+        401 | 403 => Outcome::Unauthorized,
+        429 => Outcome::RateLimited,
+        500.. => Outcome::ServerError,
+        _ => Outcome::BadRequest,
+    }
+}
+
+/// Only what looks like an id: a header of somebody else's making goes into no log.
+fn request_id(answer: &Response<Bytes>) -> Option<String> {
+    let id = answer.headers().get("x-line-request-id")?.to_str().ok()?;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    ((1..=64).contains(&id.len()) && id.bytes().all(plain)).then(|| id.to_owned())
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("uri", &self.uri).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,322 @@
+//! Replies, against a Messaging API that knows LINE's rules.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use std::time::Duration;
+
+use onetap_line::message::limit;
+use onetap_line::testing::{Fault, MessagingApi};
+use onetap_line::{Action, Client, Config, Message, Messages, Outcome, Reply};
+use onetap_store::config::{Secret, Variables};
+use proptest::prelude::*;
+use serde_json::json;
+use tokio::time::Instant;
+
+fn start() -> (MessagingApi, Client) {
+    let api = MessagingApi::start(Secret::new("planted-access-token")).unwrap();
+    let client = client(&api.url(), "planted-access-token");
+    (api, client)
+}
+
+fn client(url: &str, token: &str) -> Client {
+    let config = Config { secrets: vec![], token: Secret::new(token), base_url: url.to_owned() };
+    Client::new(onetap_http::Client::new(), &config).unwrap()
+}
+
+fn hello() -> Messages {
+    Message::text("您好").into()
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+#[tokio::test]
+async fn a_reply_is_sent_as_line_wants_it() {
+    let (api, client) = start();
+    let menu = Message::text("請選擇")
+        .quick_reply(Action::message("臺北市信義區", "台北市信義區"))
+        .quick_reply(Action::location("傳送位置"))
+        .quick_reply(Action::uri("說明", "https://example.com/?a=b"))
+        .quick_reply(Action::postback("住家", "action=weather&type=home"));
+    let reply = client.reply("token", &Messages::from(menu).and(Message::text("二")), soon()).await;
+    assert_eq!(reply.outcome, Outcome::Sent);
+    assert_eq!(reply.request_id.as_deref(), Some("00000000-0000-4000-8000-000000000001"));
+    let taken = api.replies();
+    assert_eq!((taken.len(), taken[0].reply_token.as_str(), taken[0].text()), (1, "token", "請選擇"));
+    let action = |action| json!({ "type": "action", "action": action });
+    assert_eq!(
+        taken[0].messages,
+        [
+            json!({
+                "type": "text",
+                "text": "請選擇",
+                "quickReply": { "items": [
+                    action(json!({ "type": "message", "label": "臺北市信義區", "text": "台北市信義區" })),
+                    action(json!({ "type": "location", "label": "傳送位置" })),
+                    action(json!({ "type": "uri", "label": "說明", "uri": "https://example.com/?a=b" })),
+                    action(json!({
+                        "type": "postback", "label": "住家", "data": "action=weather&type=home", "displayText": "住家",
+                    })),
+                ] },
+            }),
+            json!({ "type": "text", "text": "二" }),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_one_reply() {
+    let (api, client) = start();
+    assert_eq!(client.reply("a", &hello(), soon()).await.outcome, Outcome::Sent);
+    assert_eq!(client.reply("a", &hello(), soon()).await.outcome, Outcome::InvalidToken);
+    api.issue("b");
+    assert_eq!(client.reply("c", &hello(), soon()).await.outcome, Outcome::InvalidToken);
+    assert_eq!(client.reply("b", &hello(), soon()).await.outcome, Outcome::Sent);
+    assert_eq!(api.take_replies().len(), 2);
+    assert!(api.replies().is_empty());
+    assert_eq!(api.requests(), 4);
+}
+
+#[tokio::test]
+async fn twenty_replies_at_once_with_one_token_are_one() {
+    let (api, client) = start();
+    let client = std::sync::Arc::new(client);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let client = client.clone();
+        tasks.spawn(async move { client.reply("t", &hello(), soon()).await.outcome });
+    }
+    let outcomes = tasks.join_all().await;
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Sent).count(), 1);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::InvalidToken).count(), 19);
+    assert_eq!(api.replies().len(), 1);
+}
+
+#[tokio::test]
+async fn every_refusal_is_told_apart() {
+    let (api, client) = start();
+    let message = |text: &str| json!({ "message": text }).to_string();
+    for (status, body, outcome, maybe_sent) in [
+        (200, "{}".to_owned(), Outcome::Sent, true),
+        (400, message("Invalid reply token"), Outcome::InvalidToken, false),
+        (400, message("The request body has 1 error(s)"), Outcome::BadRequest, false),
+        (400, "<html>".to_owned(), Outcome::BadRequest, false),
+        (404, message("Not found"), Outcome::BadRequest, false),
+        (302, String::new(), Outcome::BadRequest, false),
+        (401, message("Invalid reply token"), Outcome::Unauthorized, false),
+        (403, String::new(), Outcome::Unauthorized, false),
+        (429, message("The API rate limit has been exceeded"), Outcome::RateLimited, false),
+        (500, String::new(), Outcome::ServerError, true),
+        (503, "<html>".to_owned(), Outcome::ServerError, true),
+    ] {
+        api.fail_next(Fault::Status(status, body.clone()));
+        let reply = client.reply("token", &hello(), soon()).await;
+        assert_eq!((reply.outcome, reply.outcome.maybe_sent()), (outcome, maybe_sent), "{status} {body}");
+        assert!(reply.request_id.is_some());
+    }
+    assert!(api.replies().is_empty(), "what failed used no token");
+}
+
+#[tokio::test]
+async fn a_wrong_access_token_is_unauthorized_and_uses_no_reply_token() {
+    let (api, right) = start();
+    let wrong = client(&api.url(), "stale");
+    assert_eq!(wrong.reply("t", &hello(), soon()).await.outcome, Outcome::Unauthorized);
+    assert_eq!(right.reply("t", &hello(), soon()).await.outcome, Outcome::Sent);
+}
+
+#[tokio::test]
+async fn what_may_have_arrived_is_not_sent_again() {
+    let (api, client) = start();
+    let unknown = Outcome::Unreachable { maybe_sent: true };
+    // Over a connection that has served before: there a pool is tempted to try again.
+    assert_eq!(client.reply("0", &hello(), soon()).await.outcome, Outcome::Sent);
+    for (n, fault) in [Fault::DropAnswer, Fault::Close].into_iter().enumerate() {
+        api.fail_next(fault.clone());
+        let before = api.requests();
+        let reply = client.reply(&format!("t{n}"), &hello(), soon()).await;
+        assert_eq!(reply, Reply { outcome: unknown, request_id: None }, "{fault:?}");
+        assert_eq!(api.requests() - before, 1, "{fault:?}");
+    }
+    api.fail_next(Fault::Delay(Duration::from_secs(1)));
+    let begun = Instant::now();
+    let late = client.reply("late", &hello(), begun + Duration::from_millis(50)).await;
+    assert_eq!(late.outcome, unknown);
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    while api.replies().last().is_none_or(|reply| reply.reply_token != "late") {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the late reply was taken in the end");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let tokens: Vec<String> = api.replies().into_iter().map(|reply| reply.reply_token).collect();
+    assert_eq!(tokens, ["0", "t0", "late"]);
+}
+
+#[tokio::test]
+async fn where_nobody_listens_nothing_was_sent() {
+    let (api, client) = start();
+    drop(api);
+    let outcome = client.reply("t", &hello(), soon()).await.outcome;
+    assert_eq!(outcome, Outcome::Unreachable { maybe_sent: false });
+    assert!(!outcome.maybe_sent());
+}
+
+#[tokio::test]
+async fn a_standing_fault_lasts_until_it_is_taken_away() {
+    let (api, client) = start();
+    api.fail_always(Some(Fault::Status(500, String::new())));
+    for _ in 0..3 {
+        assert_eq!(client.reply("t", &hello(), soon()).await.outcome, Outcome::ServerError);
+    }
+    api.fail_always(None);
+    assert_eq!(client.reply("t", &hello(), soon()).await.outcome, Outcome::Sent);
+}
+
+#[tokio::test]
+async fn the_messaging_api_refuses_what_line_refuses() {
+    let (api, _) = start();
+    let http = onetap_http::Client::new();
+    let post = async |path: &str, media: &str, body: String| {
+        let request = http::Request::post(format!("{}{path}", api.url()))
+            .header("authorization", "Bearer planted-access-token")
+            .header("content-type", media)
+            .body(bytes::Bytes::from(body));
+        http.send(request.unwrap(), soon(), 1 << 20).await.unwrap().status().as_u16()
+    };
+    let reply = |messages: serde_json::Value| json!({ "replyToken": "t", "messages": messages }).to_string();
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let quick = |action: serde_json::Value, count: usize| {
+        let item = json!({ "type": "action", "action": action });
+        reply(json!([{ "type": "text", "text": "a", "quickReply": { "items": vec![item; count] } }]))
+    };
+    let location = || json!({ "type": "location", "label": "here" });
+    for body in [
+        "{".to_owned(),
+        "[]".to_owned(),
+        "{}".to_owned(),
+        json!({ "replyToken": "", "messages": [text("a")] }).to_string(),
+        json!({ "replyToken": "t", "messages": [text("a")], "extra": 1 }).to_string(),
+        json!({ "replyToken": "t", "messages": [text("a")], "notificationDisabled": "no" }).to_string(),
+        reply(json!([])),
+        reply(json!(vec![text("a"); 6])),
+        reply(json!([text("")])),
+        reply(json!([text(&"a".repeat(5001))])),
+        reply(json!([text(&"🌧".repeat(2501))])),
+        reply(json!([{ "type": "text", "text": 5 }])),
+        reply(json!([{ "type": "sticker", "packageId": "1", "stickerId": "1" }])),
+        reply(json!(["a"])),
+        reply(json!([{ "type": "text", "text": "a", "quickReply": {} }])),
+        quick(location(), 0),
+        quick(location(), 14),
+        quick(json!({ "type": "location", "label": "x".repeat(21) }), 1),
+        quick(json!({ "type": "location" }), 1),
+        quick(json!({ "type": "location", "label": "a", "text": "b" }), 1),
+        quick(json!({ "type": "message", "label": "a" }), 1),
+        quick(json!({ "type": "message", "label": "a", "text": "b".repeat(301) }), 1),
+        quick(json!({ "type": "uri", "label": "a", "uri": "javascript:1" }), 1),
+        quick(json!({ "type": "uri", "label": "a", "uri": format!("https://{}", "b".repeat(1000)) }), 1),
+        quick(json!({ "type": "postback", "label": "a", "data": "" }), 1),
+        quick(json!({ "type": "postback", "label": "a", "data": "b".repeat(301) }), 1),
+        quick(json!({ "type": "richmenuswitch", "label": "a" }), 1),
+    ] {
+        assert_eq!(post("/v2/bot/message/reply", "application/json", body.clone()).await, 400, "{body:.120}");
+    }
+    let good = quick(location(), 13);
+    assert_eq!(post("/v2/bot/message/push", "application/json", good.clone()).await, 404);
+    assert_eq!(post("/v2/bot/message/reply", "text/plain", good.clone()).await, 415);
+    assert_eq!(post("/v2/bot/message/reply", "application/json; charset=utf-8", good).await, 200);
+}
+
+#[test]
+fn what_is_too_long_ends_in_an_ellipsis_at_a_whole_character() {
+    let long = |text: &str, times: usize| Message::text(text.repeat(times)).as_text().to_owned();
+    assert_eq!(long("a", limit::TEXT), "a".repeat(limit::TEXT));
+    assert_eq!(long("a", limit::TEXT + 1), "a".repeat(limit::TEXT - 1) + "…");
+    assert_eq!(long("🌧", limit::TEXT / 2), "🌧".repeat(limit::TEXT / 2));
+    // Two units each: one unit of room is left over before the ellipsis.
+    assert_eq!(long("🌧", limit::TEXT / 2 + 1), "🌧".repeat(limit::TEXT / 2 - 1) + "…");
+    assert_eq!(Message::text("").as_text(), "…");
+}
+
+#[test]
+fn what_cannot_be_cut_is_no_action() {
+    assert_eq!(Action::postback("a", "x".repeat(limit::DATA + 1)), None);
+    assert_eq!(Action::postback("a", ""), None);
+    assert_eq!(Action::uri("a", "javascript:alert(1)"), None);
+    assert_eq!(Action::uri("a", format!("https://{}", "x".repeat(limit::URI))), None);
+    let bare = Message::text("a").quick_reply(None).quick_reply(Action::uri("a", "nonsense"));
+    assert_eq!(serde_json::to_value(bare).unwrap(), json!({ "type": "text", "text": "a" }));
+}
+
+#[test]
+fn no_debug_shows_a_word_or_a_token() {
+    let (api, client) = start();
+    let message = Message::text("planted").quick_reply(Action::message("planted", "planted"));
+    let config =
+        Config { secrets: vec![Secret::new("planted")], token: Secret::new("planted"), base_url: api.url() };
+    let shown = format!(
+        "{message:?} {:?} {client:?} {config:?} {api:?}",
+        Action::postback("planted", "planted").unwrap()
+    );
+    assert!(!shown.contains("planted"), "{shown}");
+    assert!(shown.contains("Message(7 bytes, 1 quick replies)"), "{shown}");
+}
+
+#[test]
+fn the_configuration_names_the_variable_that_is_wrong() {
+    let read = |pairs: &[(&str, &str)]| {
+        let lookup =
+            |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Config::from_variables(&Variables::from_lookup(lookup)).map_err(|error| error.variable().to_owned())
+    };
+    let (secret, token) = (("LINE_CHANNEL_SECRET", "new, old,"), ("LINE_CHANNEL_ACCESS_TOKEN", "t/k+="));
+    let expected = Config {
+        secrets: vec![Secret::new("new"), Secret::new("old")],
+        token: Secret::new("t/k+="),
+        base_url: "https://api.line.me".to_owned(),
+    };
+    assert_eq!(read(&[secret, token]), Ok(expected.clone()));
+    let local = Config { base_url: "http://127.0.0.1:9/line".to_owned(), ..expected };
+    assert_eq!(read(&[secret, token, ("LINE_API_BASE_URL", "http://127.0.0.1:9/line/")]), Ok(local));
+    assert_eq!(read(&[token]), Err("LINE_CHANNEL_SECRET".to_owned()));
+    assert_eq!(read(&[("LINE_CHANNEL_SECRET", " , "), token]), Err("LINE_CHANNEL_SECRET".to_owned()));
+    assert_eq!(read(&[secret]), Err("LINE_CHANNEL_ACCESS_TOKEN".to_owned()));
+    let newline = ("LINE_CHANNEL_ACCESS_TOKEN", "t\nk");
+    assert_eq!(read(&[secret, newline]), Err("LINE_CHANNEL_ACCESS_TOKEN".to_owned()));
+    for wrong in ["ftp://x", "nonsense", "https://", "http://x?q=1", "/path"] {
+        let result = read(&[secret, token, ("LINE_API_BASE_URL", wrong)]);
+        assert_eq!(result, Err("LINE_API_BASE_URL".to_owned()), "{wrong}");
+    }
+}
+
+/// Any reply that can be built.
+fn any_messages() -> impl Strategy<Value = Messages> {
+    // Around every limit, with characters of one, two and more units.
+    let length = prop_oneof![0usize..30, 290usize..310, 990usize..1010, 4990usize..5010];
+    let words = ("[a長🌧]|👨‍👩‍👧|é", length).prop_map(|(character, length)| character.repeat(length));
+    let action = (0..4, words.clone(), words.clone()).prop_map(|(kind, label, text)| match kind {
+        0 => Some(Action::message(label, text)),
+        1 => Some(Action::location(label)),
+        2 => Action::uri(label, format!("https://example.com/{text}")),
+        _ => Action::postback(label, text),
+    });
+    let message = (words, prop::collection::vec(action, 0..20)).prop_map(|(text, actions)| {
+        actions.into_iter().fold(Message::text(text), |message, action| message.quick_reply(action))
+    });
+    prop::collection::vec(message, 1..8).prop_map(|messages| {
+        let mut messages = messages.into_iter();
+        let first = Messages::from(messages.next().unwrap());
+        messages.fold(first, Messages::and)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_is_built_is_taken(messages in any_messages()) {
+        let (_api, client) = start();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let reply = runtime.block_on(async { client.reply("token", &messages, soon()).await });
+        prop_assert_eq!(reply.outcome, Outcome::Sent);
+    }
+}

@@ -1,0 +1,291 @@
+//! What LINE delivers, and what it might.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use onetap_line::webhook::{Chat, Kind, Message, Mode, NotJson, Source};
+use onetap_line::{Delivery, Event};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn parse(body: &Value) -> Vec<Event> {
+    Delivery::parse(body.to_string().as_bytes()).unwrap().events
+}
+
+fn one(event: Value) -> Event {
+    let mut events = parse(&json!({ "events": [event] }));
+    assert_eq!(events.len(), 1);
+    events.remove(0)
+}
+
+/// An event with all that LINE sends, changed by `more`.
+fn event(more: Value) -> Event {
+    let mut event = json!({
+        "type": "message",
+        "webhookEventId": "01FZ74A0TDDPYRVKNK77XKC3ZR",
+        "deliveryContext": { "isRedelivery": true },
+        "timestamp": 1_692_251_666_727_i64,
+        "source": { "type": "group", "groupId": "Cgroup", "userId": "Uplanted" },
+        "replyToken": "planted-token",
+        "mode": "active",
+        "message": { "id": "444573844083572737", "type": "text", "quoteToken": "q", "text": "台北 planted" },
+    });
+    event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    one(event)
+}
+
+#[test]
+fn an_event_of_line_is_read_whole() {
+    assert_eq!(
+        event(json!({})),
+        Event {
+            webhook_event_id: Some("01FZ74A0TDDPYRVKNK77XKC3ZR".to_owned()),
+            kind: Kind::Message(Message::Text("台北 planted".to_owned())),
+            source: Source { chat: Chat::Group, user_id: Some("Uplanted".to_owned()) },
+            reply_token: Some("planted-token".to_owned()),
+            mode: Mode::Active,
+            is_redelivery: true,
+            timestamp: Some(1_692_251_666_727),
+        }
+    );
+}
+
+#[test]
+fn every_kind_is_told_apart_and_what_lacks_a_field_says_which() {
+    let location =
+        json!({ "type": "location", "title": "t", "address": "台北市", "latitude": 25.03, "longitude": 121 });
+    let place = |address: Option<&str>| {
+        let address = address.map(str::to_owned);
+        Kind::Message(Message::Location { address, latitude: 25.03, longitude: 121.0 })
+    };
+    for (change, kind) in [
+        (json!({ "message": location }), place(Some("台北市"))),
+        (json!({ "message": { "type": "location", "latitude": 25.03, "longitude": 121 } }), place(None)),
+        (
+            json!({ "message": { "type": "location", "address": 5, "latitude": 25.03, "longitude": 121 } }),
+            place(None),
+        ),
+        (json!({ "message": { "type": "sticker" } }), Kind::Message(Message::Other("sticker".to_owned()))),
+        (json!({ "message": { "type": "a b" } }), Kind::Message(Message::Other("?".to_owned()))),
+        (
+            json!({ "type": "postback", "postback": { "data": "a=b" } }),
+            Kind::Postback { data: "a=b".to_owned() },
+        ),
+        (json!({ "type": "follow", "replyToken": null }), Kind::Follow),
+        (json!({ "type": "unfollow" }), Kind::Unfollow),
+        (json!({ "type": "join" }), Kind::Join),
+        (json!({ "type": "leave" }), Kind::Leave),
+        (json!({ "type": "membership" }), Kind::Other("membership".to_owned())),
+        (json!({ "type": "U0123 said hello" }), Kind::Other("?".to_owned())),
+        (json!({ "type": null }), Kind::Skipped("type")),
+        (json!({ "type": 7 }), Kind::Skipped("type")),
+        (json!({ "type": "" }), Kind::Skipped("type")),
+        (json!({ "message": null }), Kind::Skipped("message.type")),
+        (json!({ "message": [] }), Kind::Skipped("message.type")),
+        (json!({ "message": { "type": "text" } }), Kind::Skipped("message.text")),
+        (json!({ "message": { "type": "text", "text": 120 } }), Kind::Skipped("message.text")),
+        (json!({ "message": { "type": "location", "longitude": 1 } }), Kind::Skipped("message.latitude")),
+        (
+            json!({ "message": { "type": "location", "latitude": 1, "longitude": "1" } }),
+            Kind::Skipped("message.longitude"),
+        ),
+        (json!({ "type": "postback" }), Kind::Skipped("postback.data")),
+        (json!({ "type": "postback", "postback": { "data": {} } }), Kind::Skipped("postback.data")),
+        (json!({ "replyToken": null }), Kind::Skipped("replyToken")),
+        (json!({ "replyToken": 9 }), Kind::Skipped("replyToken")),
+        (
+            json!({ "type": "postback", "postback": { "data": "a" }, "replyToken": "" }),
+            Kind::Skipped("replyToken"),
+        ),
+    ] {
+        let event = event(change.clone());
+        assert!(event.kind == kind, "{change} is {:?}", event.kind);
+        assert_eq!(event.webhook_event_id.as_deref(), Some("01FZ74A0TDDPYRVKNK77XKC3ZR"), "{change}");
+    }
+}
+
+#[test]
+fn a_source_of_any_kind_may_name_a_user_or_none() {
+    for (source, chat, user) in [
+        (json!({ "type": "user", "userId": "U1" }), Chat::User, Some("U1")),
+        (json!({ "type": "group", "groupId": "C1", "userId": "U1" }), Chat::Group, Some("U1")),
+        (json!({ "type": "group", "groupId": "C1" }), Chat::Group, None),
+        (json!({ "type": "room", "roomId": "R1", "userId": "U1" }), Chat::Room, Some("U1")),
+        (json!({ "type": "room" }), Chat::Room, None),
+        (json!({ "type": "user", "userId": 5 }), Chat::User, None),
+        (json!({ "type": "user", "userId": "" }), Chat::User, None),
+        (json!({ "type": "planet", "userId": "U1" }), Chat::Unknown, Some("U1")),
+        (json!(null), Chat::Unknown, None),
+        (json!("U1"), Chat::Unknown, None),
+    ] {
+        let event = event(json!({ "source": source }));
+        assert!(event.source == Source { chat, user_id: user.map(str::to_owned) }, "{source}");
+    }
+}
+
+#[test]
+fn only_what_is_active_is_answered_and_standby_needs_no_token() {
+    let table =
+        [(json!("active"), Mode::Active), (json!("standby"), Mode::Standby), (json!("new"), Mode::Standby)];
+    for (mode, expected) in table.into_iter().chain([(json!(5), Mode::Standby)]) {
+        assert_eq!(event(json!({ "mode": mode })).mode, expected, "{mode}");
+    }
+    assert_eq!(one(json!({ "type": "join" })).mode, Mode::Active);
+    let standby = event(json!({ "mode": "standby", "replyToken": null }));
+    assert_eq!(standby.kind.label(), "text");
+}
+
+#[test]
+fn what_is_odd_is_not_there_and_takes_nothing_along() {
+    let event = event(json!({
+        "webhookEventId": 5, "deliveryContext": "yes", "timestamp": "now", "future": { "deep": [1, 2] },
+    }));
+    assert_eq!((event.webhook_event_id, event.is_redelivery, event.timestamp), (None, false, None));
+    assert_eq!(event.reply_token.as_deref(), Some("planted-token"));
+}
+
+#[test]
+fn a_broken_event_never_fails_its_neighbours() {
+    let good = r#"{"type":"follow","webhookEventId":"good"}"#;
+    let deep = format!(
+        r#"{{"type":"follow","webhookEventId":"deep","x":{}1{}}}"#,
+        "[".repeat(9999),
+        "]".repeat(9999)
+    );
+    let text = |text: &str| {
+        format!(
+            r#"{{"type":"message","webhookEventId":"id","replyToken":"t","message":{{"type":"text","text":"{text}"}}}}"#
+        )
+    };
+    let huge = r#"{"type":"message","webhookEventId":"id","message":{"type":"location","latitude":1e999,"longitude":1}}"#;
+    let twice = r#"{"type":"join","type":"follow","webhookEventId":"a","webhookEventId":"b"}"#;
+    for (odd, id, label) in [
+        ("7", None, "skipped"),
+        ("null", None, "skipped"),
+        ("[]", None, "skipped"),
+        (r#""event""#, None, "skipped"),
+        ("{}", None, "skipped"),
+        (deep.as_str(), Some("deep"), "follow"),
+        (&text(r"half a pair \ud83c"), Some("id"), "skipped"),
+        (&text(&"長".repeat(5000)), Some("id"), "text"),
+        (huge, Some("id"), "skipped"),
+        (twice, Some("b"), "follow"),
+    ] {
+        let body = format!(r#"{{"destination":"U","events":[{good},{odd},{good}]}}"#);
+        let events = Delivery::parse(body.as_bytes()).unwrap().events;
+        let ids: Vec<_> = events.iter().map(|event| event.webhook_event_id.as_deref()).collect();
+        assert_eq!(ids, [Some("good"), id, Some("good")], "{odd:.60}");
+        assert_eq!(events[1].kind.label(), label, "{odd:.60}");
+        assert!(events[0].kind == Kind::Follow && events[2].kind == Kind::Follow, "{odd:.60}");
+    }
+}
+
+#[test]
+fn json_without_events_has_none_and_what_is_no_json_is_refused() {
+    for body in [r#"{"destination":"U","events":[]}"#, "{}", "[]", "5", "null", r#"{"events":5}"#, " \n{} "] {
+        assert_eq!(Delivery::parse(body.as_bytes()), Ok(Delivery { events: vec![] }), "{body}");
+    }
+    let wrong: [&[u8]; 9] = [
+        b"",
+        b" ",
+        b"{",
+        b"{}x",
+        b"events=1",
+        b"<html>",
+        b"\xff\xfe",
+        b"{\"events\":[\"\xf0\x28\"]}",
+        b"\xef\xbb\xbf{}",
+    ];
+    for body in wrong {
+        assert_eq!(Delivery::parse(body), Err(NotJson), "{}", String::from_utf8_lossy(body));
+    }
+}
+
+#[test]
+fn a_hundred_events_stay_in_their_order() {
+    let events: Vec<Value> =
+        (0..100).map(|n| json!({ "type": "follow", "webhookEventId": n.to_string() })).collect();
+    let parsed = parse(&json!({ "events": events }));
+    assert!(parsed.iter().enumerate().all(|(n, event)| event.webhook_event_id == Some(n.to_string())));
+    assert_eq!(parsed.len(), 100);
+}
+
+#[test]
+fn debug_shows_nobody_and_no_words() {
+    let shown = format!(
+        "{:?} {:?} {:?}",
+        Delivery { events: vec![event(json!({}))] },
+        event(json!({ "type": "postback", "postback": { "data": "planted=1" } })),
+        event(
+            json!({ "message": { "type": "location", "address": "planted", "latitude": 25.5, "longitude": 1 } })
+        ),
+    );
+    for word in ["planted", "01FZ", "25.5", "Cgroup"] {
+        assert!(!shown.contains(word), "{shown}");
+    }
+    assert!(shown.contains("Text(") && shown.contains("postback") && shown.contains("Group"), "{shown}");
+}
+
+/// JSON of every shape, with LINE's field names among the keys.
+fn any_json() -> impl Strategy<Value = Value> {
+    let key = prop_oneof![
+        Just("type"),
+        Just("events"),
+        Just("source"),
+        Just("message"),
+        Just("postback"),
+        Just("text"),
+        Just("data"),
+        Just("mode"),
+        Just("replyToken"),
+        Just("userId"),
+        Just("webhookEventId"),
+        Just("deliveryContext"),
+        Just("latitude"),
+        Just("timestamp"),
+    ];
+    let word = prop_oneof![Just("message"), Just("text"), Just("postback"), Just("location"), Just("user")];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        word.prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 60, 8, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::btree_map(key.clone().prop_map(str::to_owned), inner, 0..8)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(body in prop::collection::vec(any::<u8>(), 0..400)) {
+        let json = serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok();
+        prop_assert!(json || Delivery::parse(&body).is_err());
+    }
+
+    #[test]
+    fn a_cut_or_damaged_delivery_does_not_panic(at: prop::sample::Index, byte: u8) {
+        let whole = json!({ "events": [{ "type": "message", "message": { "type": "text", "text": "雨🌧️" } }] });
+        let mut body = whole.to_string().into_bytes();
+        let at = at.index(body.len());
+        prop_assert_eq!(Delivery::parse(&body[..at]), Err(NotJson));
+        body[at] = byte;
+        let events = Delivery::parse(&body).map_or(0, |delivery| delivery.events.len());
+        prop_assert!(events <= 1);
+    }
+
+    #[test]
+    fn any_list_of_events_gives_an_event_each_and_debug_shows_no_text(events in prop::collection::vec(any_json(), 0..6)) {
+        let parsed = parse(&json!({ "events": events }));
+        prop_assert_eq!(parsed.len(), events.len());
+        for (event, json) in parsed.iter().zip(&events) {
+            prop_assert_eq!(event.webhook_event_id.as_deref(), json["webhookEventId"].as_str().filter(|id| !id.is_empty()));
+            let shown = format!("{event:?}");
+            prop_assert!(shown.is_ascii());
+        }
+    }
+}
