@@ -1,0 +1,134 @@
+//! A forecast, and the text message it makes.
+
+use std::fmt::Write;
+
+use crate::{Place, Taipei};
+
+/// How many periods a message shows: a day.
+const SHOWN: usize = 8;
+
+/// The sky, from the mildest to what one most needs to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sky {
+    /// A code that is not in the tables.
+    Unknown,
+    /// ☀️
+    Clear,
+    /// 🌤️
+    Fair,
+    /// ⛅
+    PartlyCloudy,
+    /// ☁️
+    Cloudy,
+    /// 🌫️
+    Fog,
+    /// 🌦️ now and then, or here and there
+    Showers,
+    /// 🌧️
+    Rain,
+    /// 🌨️
+    Snow,
+    /// ⛈️
+    Thunder,
+}
+
+impl Sky {
+    /// By the Central Weather Administration's codes: 1–42, with gaps.
+    pub fn from_cwa(code: u8) -> Sky {
+        match code {
+            1 => Sky::Clear,
+            2 => Sky::Fair,
+            3 => Sky::PartlyCloudy,
+            4..=7 => Sky::Cloudy,
+            24..=28 => Sky::Fog,
+            8..=10 | 19 | 20 | 29..=32 | 38 => Sky::Showers,
+            11..=14 | 39 => Sky::Rain,
+            23 | 37 | 42 => Sky::Snow,
+            15..=18 | 21 | 22 | 33..=36 | 41 => Sky::Thunder,
+            _ => Sky::Unknown,
+        }
+    }
+
+    /// By the World Meteorological Organization's codes, as Open-Meteo uses them.
+    pub fn from_wmo(code: u8) -> Sky {
+        match code {
+            0 => Sky::Clear,
+            1 => Sky::Fair,
+            2 => Sky::PartlyCloudy,
+            3 => Sky::Cloudy,
+            45 | 48 => Sky::Fog,
+            51..=57 | 80..=82 => Sky::Showers,
+            61..=67 => Sky::Rain,
+            71..=77 | 85 | 86 => Sky::Snow,
+            95..=99 => Sky::Thunder,
+            _ => Sky::Unknown,
+        }
+    }
+
+    /// As the message shows it.
+    pub fn emoji(self) -> &'static str {
+        match self {
+            Sky::Unknown => "❔",
+            Sky::Clear => "☀️",
+            Sky::Fair => "🌤️",
+            Sky::PartlyCloudy => "⛅",
+            Sky::Cloudy => "☁️",
+            Sky::Fog => "🌫️",
+            Sky::Showers => "🌦️",
+            Sky::Rain => "🌧️",
+            Sky::Snow => "🌨️",
+            Sky::Thunder => "⛈️",
+        }
+    }
+}
+
+/// The weather of three hours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period {
+    /// When it begins.
+    pub start: Taipei,
+    /// When it ends.
+    pub end: Taipei,
+    /// What the sky is like, at its worst.
+    pub sky: Sky,
+    /// The highest temperature, in degrees Celsius, where the provider knows one.
+    pub max: Option<i32>,
+    /// The probability of rain, in percent, where the provider knows one.
+    pub pop: Option<u8>,
+}
+
+/// The weather of a place, as a provider told it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// Where.
+    pub place: Place,
+    /// Period by period, in order; some may be over already.
+    pub periods: Vec<Period>,
+    /// Whether it is made up.
+    pub sample: bool,
+}
+
+impl Forecast {
+    /// The message: the place, a line for each of the next eight periods, and when it was fetched.
+    ///
+    /// What the provider does not know is `--`. Periods that were over at `updated` are left out, and an answer that
+    /// has nothing else says so: a forecast of yesterday helps nobody.
+    pub fn text(&self, updated: Taipei) -> String {
+        let mut text = self.place.name();
+        text.push_str(if self.sample { "（範例資料）\n" } else { "\n" });
+        let mut ahead = self.periods.iter().filter(|period| period.end > updated).peekable();
+        if ahead.peek().is_none() {
+            text.push_str("目前沒有預報資料\n");
+        }
+        for period in ahead.take(SHOWN) {
+            let known = |number: Option<i32>| number.map_or_else(|| "--".to_owned(), |n| n.to_string());
+            let (emoji, max, pop) = (period.sky.emoji(), known(period.max), known(period.pop.map(i32::from)));
+            let (from, to) = (period.start.hour(), period.end.hour());
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "{emoji} {from:02}-{to:02} 🌡️{max}°💧{pop}%");
+        }
+        let (_, month, day) = updated.date();
+        let _ = write!(text, "{month:02}/{day:02} {:02}:{:02} 更新", updated.hour(), updated.minute());
+        text
+    }
+}

@@ -1,0 +1,88 @@
+//! Open-Meteo: hour by hour, anywhere, without a key.
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::provider::{Error, Provider, get};
+use crate::{Forecast, Period, Place, Sky, Taipei};
+
+/// Open-Meteo.
+#[derive(Debug)]
+pub struct OpenMeteo {
+    http: onetap_http::Client,
+    base_url: String,
+}
+
+impl OpenMeteo {
+    /// At `base_url`, without a slash at its end.
+    pub fn new(http: onetap_http::Client, base_url: &str) -> OpenMeteo {
+        OpenMeteo { http, base_url: base_url.to_owned() }
+    }
+}
+
+#[async_trait]
+impl Provider for OpenMeteo {
+    async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
+        let (base, latitude, longitude) = (&self.base_url, place.latitude(), place.longitude());
+        // Two days, because today's hours begin at midnight and a message shows the next twenty-four.
+        let url = format!(
+            "{base}/v1/forecast?latitude={latitude}&longitude={longitude}\
+             &hourly=temperature_2m,precipitation_probability,weather_code\
+             &timezone=Asia/Taipei&forecast_days=2"
+        );
+        let body = get(&self.http, &url, deadline).await?;
+        let answer: Answer = serde_json::from_slice(&body).map_err(|_| Error::BadAnswer)?;
+        let periods = answer.hourly.periods().ok_or(Error::BadAnswer)?;
+        Ok(Forecast { place: *place, periods, sample: false })
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    hourly: Hourly,
+}
+
+/// Parallel lists: the values at an index are those of the time there, or null.
+#[derive(Deserialize)]
+struct Hourly {
+    time: Vec<String>,
+    temperature_2m: Vec<Option<f64>>,
+    precipitation_probability: Vec<Option<f64>>,
+    weather_code: Vec<Option<f64>>,
+}
+
+impl Hourly {
+    /// Three hours at a time. Temperature and sky are those at the hour, so that one at a period's end belongs to the
+    /// next; the probability is that of the hour *before* it, so that one at the end belongs to the period.
+    fn periods(&self) -> Option<Vec<Period>> {
+        let lengths =
+            [&self.temperature_2m, &self.precipitation_probability, &self.weather_code].map(Vec::len);
+        let times: Vec<Taipei> = self.time.iter().map(|time| Taipei::parse(time)).collect::<Option<_>>()?;
+        if times.is_empty() || lengths != [times.len(); 3] {
+            return None;
+        }
+        let mut starts: Vec<Taipei> = times.iter().map(|time| time.three_hours()).collect();
+        starts.sort();
+        starts.dedup();
+        let period = |start: Taipei| {
+            let end = start.plus_hours(3);
+            let at = |values: &[Option<f64>], within: &dyn Fn(Taipei) -> bool| {
+                let known = times.iter().zip(values).filter(|(time, _)| within(**time));
+                known.filter_map(|(_, value)| value.map(|number| number.round() as i32)).collect::<Vec<_>>()
+            };
+            let on = |time: Taipei| start <= time && time < end;
+            let before = |time: Taipei| start < time && time <= end;
+            let sky = |code: i32| code.try_into().map_or(Sky::Unknown, Sky::from_wmo);
+            let rain = at(&self.precipitation_probability, &before).into_iter().max();
+            Period {
+                start,
+                end,
+                sky: at(&self.weather_code, &on).into_iter().map(sky).max().unwrap_or(Sky::Unknown),
+                max: at(&self.temperature_2m, &on).into_iter().max(),
+                pop: rain.and_then(|percent| percent.try_into().ok()).filter(|percent| *percent <= 100),
+            }
+        };
+        Some(starts.into_iter().map(period).collect())
+    }
+}

@@ -1,0 +1,123 @@
+//! Where forecasts come from.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Uri, header};
+use onetap_store::config::{ConfigError, Secret, Variables};
+use tokio::time::Instant;
+
+use crate::{Cwa, Forecast, OpenMeteo, Place, Sample};
+
+/// One that knows the weather.
+#[async_trait]
+pub trait Provider: Debug + Send + Sync + 'static {
+    /// The weather of `place`, before `deadline`. One request, never repeated: whoever waits for a forecast waits no
+    /// longer than for one answer.
+    async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error>;
+}
+
+/// Why there is no forecast. It names no address: the key is a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The provider cannot be reached, is broken, or has had enough of us.
+    Unavailable,
+    /// No answer before the deadline.
+    Late,
+    /// An answer that is no forecast of this place.
+    BadAnswer,
+    /// The provider does not take our key.
+    KeyRefused,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Error::Unavailable => "the weather provider is unavailable",
+            Error::Late => "no forecast in time",
+            Error::BadAnswer => "the weather provider's answer is no forecast",
+            Error::KeyRefused => "the weather provider refused the key",
+        })
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Which provider, and how to reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Config {
+    /// The Central Weather Administration's open data.
+    Cwa {
+        /// `CWA_API_KEY`
+        key: Secret,
+        /// `CWA_API_BASE_URL`, else the public address.
+        base_url: String,
+    },
+    /// Open-Meteo, which needs no key.
+    OpenMeteo {
+        /// `OPEN_METEO_BASE_URL`, else the public address.
+        base_url: String,
+    },
+    /// Made up.
+    Sample,
+}
+
+impl Config {
+    /// Reads `WEATHER_PROVIDER` and what it needs.
+    pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
+        match variables.required("WEATHER_PROVIDER")?.as_str() {
+            "cwa" => Ok(Config::Cwa {
+                key: Secret::new(variables.required("CWA_API_KEY")?),
+                base_url: base_url(variables, "CWA_API_BASE_URL", "https://opendata.cwa.gov.tw")?,
+            }),
+            "open-meteo" => Ok(Config::OpenMeteo {
+                base_url: base_url(variables, "OPEN_METEO_BASE_URL", "https://api.open-meteo.com")?,
+            }),
+            "sample" => Ok(Config::Sample),
+            _ => Err(ConfigError::new("WEATHER_PROVIDER", "is not one of cwa, open-meteo or sample")),
+        }
+    }
+
+    /// The provider. Connects to nothing yet.
+    pub fn open(&self, http: &onetap_http::Client) -> Arc<dyn Provider> {
+        match self {
+            Config::Cwa { key, base_url } => Arc::new(Cwa::new(http.clone(), base_url, key.clone())),
+            Config::OpenMeteo { base_url } => Arc::new(OpenMeteo::new(http.clone(), base_url)),
+            Config::Sample => Arc::new(Sample::new()),
+        }
+    }
+}
+
+fn base_url(variables: &Variables<'_>, name: &str, default: &str) -> Result<String, ConfigError> {
+    let url = variables.optional(name).unwrap_or_else(|| default.to_owned());
+    let web = |uri: &Uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.query().is_none() && uri.host() != Some("")
+    };
+    match url.parse::<Uri>() {
+        Ok(uri) if web(&uri) => Ok(url.trim_end_matches('/').to_owned()),
+        _ => Err(ConfigError::new(name, "is not an http:// or https:// URL")),
+    }
+}
+
+/// More than any answer has; a whole county's forecast, which nobody asks for, is about a megabyte.
+const MAX_BODY: usize = 2 << 20;
+
+/// The body of a 200, or what its absence means.
+pub(crate) async fn get(http: &onetap_http::Client, url: &str, deadline: Instant) -> Result<Bytes, Error> {
+    let mut request = Request::new(Bytes::new());
+    *request.uri_mut() = url.parse().map_err(|_| Error::Unavailable)?;
+    request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    let answer = http.send(request, deadline, MAX_BODY).await.map_err(|error| match error {
+        onetap_http::Error::NotConnected | onetap_http::Error::Interrupted => Error::Unavailable,
+        onetap_http::Error::TimedOut => Error::Late,
+        onetap_http::Error::TooLarge => Error::BadAnswer,
+    })?;
+    match answer.status().as_u16() {
+        200 => Ok(answer.into_body()),
+        401 | 403 => Err(Error::KeyRefused),
+        429 | 500.. => Err(Error::Unavailable),
+        _ => Err(Error::BadAnswer),
+    }
+}
