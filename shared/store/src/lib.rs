@@ -42,7 +42,7 @@ pub use redis::Upstash;
 
 /// A store: values under keys, logs, channels, and one write that is atomic over all of them.
 ///
-/// What an implementor owes is written down as tests in [`testing::conformance`](crate::testing) (feature
+/// What an implementor owes is written down as tests in `testing::conformance` (feature
 /// `testing`): every promise there must hold. In short:
 ///
 /// - what has expired is absent, to every call, at once;

@@ -1,0 +1,72 @@
+//! What was said to have been paid, on its way to becoming entries.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::{Date, Decimal, Entry, Field, Moment};
+
+/// One thing that was paid.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Draft {
+    pub(super) date: Date,
+    pub(super) item: String,
+    pub(super) amount: Decimal,
+    pub(super) currency: &'static str,
+    pub(super) rate: Decimal,
+    pub(super) payment: String,
+}
+
+/// What one text says was paid, and when it was said. `Debug` shows how many things.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Note {
+    pub(super) now: Moment,
+    pub(super) drafts: Vec<Draft>,
+}
+
+impl fmt::Debug for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Note({})", self.drafts.len())
+    }
+}
+
+impl Note {
+    /// The entries, where `previous` is the last transaction so far.
+    ///
+    /// Each gets a `交易ID` of its own: the second in which it was said, or where that one or a later one is taken,
+    /// the next second after it.
+    pub fn entries(&self, previous: Option<&Entry>) -> Vec<Entry> {
+        let taken = previous.and_then(|entry| Moment::parse_id(entry.id()));
+        // After the last second of the calendar there is none to be had; then it is the present one.
+        let mut id = taken.filter(|taken| *taken >= self.now).and_then(Moment::next).unwrap_or(self.now);
+        let mut entries = Vec::new();
+        for draft in &self.drafts {
+            entries.push(self.entry(draft, id));
+            id = id.next().unwrap_or(id);
+        }
+        entries
+    }
+
+    fn entry(&self, draft: &Draft, id: Moment) -> Entry {
+        let field = |field: Field| {
+            let text = match field {
+                Field::Amount => return (field, draft.amount.as_str().to_owned()),
+                Field::Rate => return (field, draft.rate.as_str().to_owned()),
+                Field::Intent => "bookkeeping".to_owned(),
+                Field::Date => draft.date.to_string(),
+                Field::Time => self.now.time(),
+                Field::Item => draft.item.clone(),
+                Field::Currency => draft.currency.to_owned(),
+                Field::Payment => draft.payment.clone(),
+                Field::Id => id.id(),
+                Field::Category => "其他".to_owned(),
+                Field::Project => "日常".to_owned(),
+                Field::Necessity => "必要".to_owned(),
+                Field::Advance => "無".to_owned(),
+                Field::Detail | Field::Party | Field::Note => String::new(),
+            };
+            (field, Value::from(text).to_string())
+        };
+        Entry::of(id.id(), Field::ALL.map(field))
+    }
+}

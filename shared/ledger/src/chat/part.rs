@@ -1,0 +1,178 @@
+//! One part of a text: which of its words say what was bought, for how much, how it was paid, and when.
+
+use super::words;
+use crate::{Date, Decimal, Reason};
+
+/// What one part of a text says.
+pub(super) struct Part {
+    pub(super) item: String,
+    pub(super) amount: Option<Result<Decimal, Reason>>,
+    pub(super) currency: Option<&'static str>,
+    pub(super) rate: Option<Result<Decimal, Reason>>,
+    pub(super) payment: Option<String>,
+    pub(super) date: Option<Result<Date, Reason>>,
+}
+
+/// How sure it is that a number is the amount; the surest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sure {
+    /// With a currency: `120元`.
+    Marked,
+    /// By itself: `120`.
+    Alone,
+    /// At the end of a word: `午餐120`.
+    Attached,
+}
+
+struct Candidate<'a> {
+    sure: Sure,
+    digits: &'a str,
+    /// The token it is in.
+    token: usize,
+    /// Where among the words it stands, if it is one of them and not the amount.
+    word: usize,
+}
+
+impl Part {
+    pub(super) fn read(text: &str, today: Date) -> Part {
+        let (text, rate) = without_rate(text);
+        let (mut currency, mut date) = (None, None);
+        let mut words: Vec<String> = Vec::new();
+        let mut candidates: Vec<Candidate<'_>> = Vec::new();
+        let mut marked = Vec::new();
+        let tokens: Vec<&str> = text.split_whitespace().collect();
+        let is_number = |n: usize| tokens.get(n).is_some_and(|token| words::decimal(token).is_ok());
+        for (n, token) in tokens.iter().copied().enumerate() {
+            let neighbour = [n.wrapping_sub(1), n + 1].into_iter().find(|n| is_number(*n));
+            if let Some(day) = words::day(token, today) {
+                date = Some(day);
+            } else if let (Some(("", code)), Some(number)) = (words::leading_currency(token), neighbour) {
+                currency = Some(code);
+                marked.push(number);
+            } else if let (true, Some(word)) = (token.eq_ignore_ascii_case("pay"), words.last_mut()) {
+                *word = format!("{word} {token}");
+            } else if let Some(number) = Number::within(token) {
+                currency = number.currency.or(currency);
+                push(number.before, &mut words, &mut date, today);
+                let word = words.len();
+                candidates.push(Candidate { sure: number.sure, digits: number.digits, token: n, word });
+                push(number.after, &mut words, &mut date, today);
+            } else {
+                push(token, &mut words, &mut date, today);
+            }
+        }
+        for candidate in candidates.iter_mut().filter(|candidate| marked.contains(&candidate.token)) {
+            candidate.sure = Sure::Marked;
+        }
+        let amount = choose(&candidates, &mut words);
+        let payment = take_payment(&mut words);
+        Part { item: words.join(" "), amount, currency, rate, payment, date }
+    }
+}
+
+/// Takes a word without an amount in it: a day, or with the day at its beginning taken off a word like any other.
+fn push(word: &str, words: &mut Vec<String>, date: &mut Option<Result<Date, Reason>>, today: Date) {
+    let word = word.trim_matches(['。', '！', '!', '？', '?', '：', ':', '～']);
+    match words::leading_day(word) {
+        _ if word.is_empty() => {}
+        Some((ago, rest)) => {
+            *date = today.days_ago(ago).map(Ok);
+            push(rest, words, date, today);
+        }
+        None => words.push(word.to_owned()),
+    }
+}
+
+/// The surest number is the amount; the others are words of the item (`iPhone 15 30000元`).
+fn choose(candidates: &[Candidate<'_>], words: &mut Vec<String>) -> Option<Result<Decimal, Reason>> {
+    let surest = candidates.iter().map(|candidate| candidate.sure).min()?;
+    let (amounts, others): (Vec<_>, Vec<_>) =
+        candidates.iter().partition(|candidate| candidate.sure == surest);
+    // From the last to the first, so that the places of those before stay right.
+    for other in others.iter().rev() {
+        words.insert(other.word.min(words.len()), other.digits.to_owned());
+    }
+    let [amount] = amounts[..] else { return Some(Err("不只一個，請在金額後加上「元」")) };
+    let amount = words::decimal(amount.digits);
+    Some(amount.and_then(|amount| if amount.is_negative() { Err("不可為負數") } else { Ok(amount) }))
+}
+
+/// Takes the way to pay out of the words: the last that is in the list (`悠遊卡 100 現金` buys a card), else the last
+/// that sounds like one, as long as it leaves an item.
+fn take_payment(words: &mut Vec<String>) -> Option<String> {
+    let listed = words.iter().rposition(|word| words::is_payment(word));
+    let likely = || words.iter().rposition(|word| words.len() > 1 && words::may_be_payment(word));
+    if let Some(n) = listed.or_else(likely) {
+        return Some(words.remove(n));
+    }
+    let [only] = &mut words[..] else { return None };
+    let (item, payment) = words::ending(only)?;
+    let payment = payment.to_owned();
+    *only = item.to_owned();
+    Some(payment)
+}
+
+/// A token with a number in it that may be an amount.
+struct Number<'a> {
+    sure: Sure,
+    before: &'a str,
+    digits: &'a str,
+    after: &'a str,
+    currency: Option<&'static str>,
+}
+
+impl Number<'_> {
+    fn within(token: &str) -> Option<Number<'_>> {
+        let first = token.find(|c: char| c.is_ascii_digit())?;
+        let begin = token[..first]
+            .rfind(|c| c != '-' && c != '+' && c != '.')
+            .map_or(0, |at| at + token[at..].chars().next().map_or(0, char::len_utf8));
+        let length = token[first..].find(|c: char| !c.is_ascii_digit() && c != ',' && c != '.');
+        let end = length.map_or(token.len(), |length| first + length);
+        let digits = token[begin..end].trim_end_matches([',', '.']);
+        let (before, after) = (&token[..begin], &token[end..]);
+        // `7-11`, `12:30`, and what begins with a nought (a telephone, say) are no amounts.
+        let whole = digits.trim_start_matches(['-', '+']);
+        if after.contains(|c: char| c.is_ascii_digit())
+            || whole.starts_with('0') && whole[1..].starts_with(|c: char| c.is_ascii_digit())
+        {
+            return None;
+        }
+        let (before, prefixed) =
+            words::trailing_currency(before).map_or((before, None), |(rest, c)| (rest, Some(c)));
+        let (after, suffixed) =
+            words::leading_currency(after).map_or((after, None), |(rest, c)| (rest, Some(c)));
+        let currency = match (prefixed, suffixed) {
+            // `$12美金`: the sign is anybody's.
+            (Some("TWD"), Some(code)) => Some(code),
+            (code, other) => code.or(other),
+        };
+        let sure = match (currency, before, after) {
+            (Some(_), ..) => Sure::Marked,
+            (None, "", "") => Sure::Alone,
+            // `85度C` and `3點` are no amounts, `午餐120` and `午餐120現金` are; `iPhone15` is a name.
+            (None, before, after)
+                if !before.is_empty()
+                    && !before.ends_with(|c: char| c.is_ascii_alphanumeric())
+                    && (after.is_empty() || words::is_payment(after)) =>
+            {
+                Sure::Attached
+            }
+            (None, "", after) if words::is_payment(after) => Sure::Attached,
+            _ => return None,
+        };
+        Some(Number { sure, before, digits, after, currency })
+    }
+}
+
+/// The text without `匯率 31.5`, and the rate.
+fn without_rate(text: &str) -> (String, Option<Result<Decimal, Reason>>) {
+    let Some((before, after)) = text.split_once("匯率") else { return (text.to_owned(), None) };
+    let after = after.trim_start_matches([' ', ':', '：', '=', '為', '是']);
+    let end =
+        after.find(|c: char| !c.is_ascii_digit() && !['.', ',', '-'].contains(&c)).unwrap_or(after.len());
+    let (digits, after) = after.split_at(end);
+    let rate = words::decimal(digits)
+        .and_then(|rate| if rate.is_negative() || rate.is_zero() { Err("必須大於 0") } else { Ok(rate) });
+    (format!("{before} {after}"), Some(rate))
+}

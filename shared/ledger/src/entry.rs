@@ -1,0 +1,302 @@
+//! An entry: a JSON object with a `交易ID`, kept as it was written.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::{Field, Reason};
+
+/// Deeper JSON is refused: other programs that read the entry parse it by recursion.
+const MAX_DEPTH: usize = 64;
+
+/// A body that is not what it should be. `Debug` shows no name and no value.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Invalid {
+    /// Not JSON, not an object, or nested too deep to be meant.
+    Malformed,
+    /// An object whose fields will not do: every wrong one, with its reason. None, if there was no field at all.
+    Fields(Vec<(String, Reason)>),
+}
+
+impl fmt::Debug for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Invalid::Malformed => f.write_str("Malformed"),
+            Invalid::Fields(wrong) => write!(f, "Fields({})", wrong.len()),
+        }
+    }
+}
+
+/// A transaction as the store holds it.
+///
+/// Its fields stand in the order in which they were written, each as the JSON that was written: numbers keep their
+/// digits, and what this version does not know is kept. `Debug` shows none of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Entry {
+    id: String,
+    fields: Vec<(String, String)>,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entry({} fields)", self.fields.len())
+    }
+}
+
+impl Entry {
+    /// A whole entry that somebody sends: every field is checked, and every wrong one reported.
+    pub fn from_body(body: &[u8]) -> Result<Entry, Invalid> {
+        let (fields, mut wrong) = checked(body)?;
+        let missing = |field: &Field| {
+            let name = field.name();
+            let named = fields.iter().map(|(n, _)| n).chain(wrong.iter().map(|(n, _)| n)).any(|n| n == name);
+            !field.is_optional() && !named
+        };
+        let missing: Vec<_> =
+            Field::ALL.into_iter().filter(missing).map(|f| (f.name().to_owned(), "缺少")).collect();
+        wrong.extend(missing);
+        match id_of(&fields) {
+            Some(id) if wrong.is_empty() => Ok(Entry { id, fields }),
+            _ => Err(Invalid::Fields(wrong)),
+        }
+    }
+
+    /// What the store holds: any object with a `交易ID`, whoever wrote it. `None` says that it is broken.
+    ///
+    /// Of a name that is there twice the last one counts, as it does to nearly every other reader.
+    pub fn read(text: &str) -> Option<Entry> {
+        let Object(all) = serde_json::from_str(text).ok()?;
+        let mut fields: Vec<(String, String)> = Vec::with_capacity(all.len());
+        let mut places = HashMap::new();
+        for (name, json) in all {
+            match places.get(&name) {
+                Some(place) => fields[*place] = (name, json),
+                None => {
+                    places.insert(name.clone(), fields.len());
+                    fields.push((name, json));
+                }
+            }
+        }
+        Some(Entry { id: id_of(&fields)?, fields })
+    }
+
+    /// An entry of known fields, already checked.
+    pub(crate) fn of(id: String, fields: impl IntoIterator<Item = (Field, String)>) -> Entry {
+        let fields = fields.into_iter().map(|(field, json)| (field.name().to_owned(), json)).collect();
+        Entry { id, fields }
+    }
+
+    /// Its `交易ID`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// A field as people read it: a string's text, a number's digits.
+    pub fn get(&self, field: Field) -> Option<String> {
+        let json = self.json(field)?;
+        Some(serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()))
+    }
+
+    /// A field as it was written.
+    pub(crate) fn json(&self, field: Field) -> Option<&str> {
+        self.fields.iter().find(|(name, _)| name == field.name()).map(|(_, json)| json.as_str())
+    }
+
+    /// The same entry with this field: where it was, or at the end.
+    pub(crate) fn with(mut self, field: Field, json: &str) -> Entry {
+        match self.fields.iter_mut().find(|(name, _)| name == field.name()) {
+            Some((_, old)) => *old = json.to_owned(),
+            None => self.fields.push((field.name().to_owned(), json.to_owned())),
+        }
+        self
+    }
+
+    /// The JSON that is stored.
+    pub fn to_json(&self) -> String {
+        let fields: Vec<String> =
+            self.fields.iter().map(|(name, json)| format!("{}:{json}", Value::from(name.as_str()))).collect();
+        format!("{{{}}}", fields.join(","))
+    }
+}
+
+fn id_of(fields: &[(String, String)]) -> Option<String> {
+    let (_, json) = fields.iter().find(|(name, _)| name == Field::Id.name())?;
+    serde_json::from_str(json).ok()
+}
+
+type Checked = (Vec<(String, String)>, Vec<(String, Reason)>);
+
+/// The fields of a body, those that will do and those that will not. Unknown ones are among the good.
+pub(crate) fn checked(body: &[u8]) -> Result<Checked, Invalid> {
+    let text = std::str::from_utf8(body).map_err(|_| Invalid::Malformed)?;
+    let Object(all) = serde_json::from_str(text).map_err(|_| Invalid::Malformed)?;
+    // What is raw was skipped without recursion, so that only now anything could run deep.
+    if depth(text) > MAX_DEPTH {
+        return Err(Invalid::Malformed);
+    }
+    let mut times = HashMap::new();
+    for (name, _) in &all {
+        *times.entry(name.clone()).or_insert(0) += 1;
+    }
+    let (mut good, mut wrong) = (Vec::new(), Vec::new());
+    for (name, json) in all {
+        let checked = match times.remove(&name) {
+            Some(1) => Field::named(&name).map_or(Ok(json.clone()), |field| field.check(&json)),
+            // JSON, and an object, but one of which two readers may see different values: the field is wrong.
+            Some(_) => Err("重複出現"),
+            None => continue,
+        };
+        match checked {
+            Ok(json) => good.push((name, json)),
+            Err(reason) => wrong.push((name, reason)),
+        }
+    }
+    Ok((good, wrong))
+}
+
+/// How deep valid JSON is nested.
+fn depth(json: &str) -> usize {
+    let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Any JSON object: its names in their order, twice where they are there twice, each with its JSON.
+struct Object(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Object, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((name, json)) = map.next_entry::<String, &RawValue>()? {
+                    fields.push((name, json.get().to_owned()));
+                }
+                Ok(Object(fields))
+            }
+        }
+        json.deserialize_map(Fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::LUNCH;
+
+    fn wrong(body: &str) -> Vec<(String, Reason)> {
+        match Entry::from_body(body.as_bytes()) {
+            Err(Invalid::Fields(wrong)) => wrong,
+            other => panic!("{body} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_entry_comes_back_as_it_was_written() {
+        let entry = Entry::from_body(LUNCH.as_bytes()).unwrap();
+        assert_eq!(entry.to_json(), LUNCH);
+        assert_eq!(entry.id(), "20251129-143000");
+        assert_eq!(entry.get(Field::Amount).unwrap(), "100.10");
+        assert_eq!(entry.get(Field::Item).unwrap(), "午餐");
+        assert_eq!(Entry::read(LUNCH), Some(entry));
+    }
+
+    #[test]
+    fn a_newer_writers_fields_are_kept_digit_for_digit() {
+        let body = LUNCH.replace('}', r#","手續費":0.30000000000000004,"標籤":["a",{"b":1e999}],"":null}"#);
+        assert_eq!(Entry::from_body(body.as_bytes()).unwrap().to_json(), body);
+    }
+
+    #[test]
+    fn every_wrong_field_is_reported_and_not_the_first_only() {
+        let wrong =
+            wrong(r#"{"日期":"2025-02-30","原幣金額":-1,"匯率":0,"品項":"","時間":"25:00","多的":1}"#);
+        let names: Vec<&str> = wrong.iter().map(|(name, _)| name.as_str()).collect();
+        let missing = ["intent", "原幣別", "付款方式", "交易ID", "分類", "專案", "必要性", "代墊狀態"];
+        assert_eq!(names, [&["日期", "原幣金額", "匯率", "品項", "時間"], &missing[..]].concat());
+        assert!(wrong.contains(&("分類".to_owned(), "缺少")));
+    }
+
+    #[test]
+    fn what_may_be_missing_is_not_missed() {
+        let body = LUNCH.replace(r#","明細說明":"""#, "").replace(r#","收款支付對象":"","附註":"""#, "");
+        assert!(!body.contains("附註") && Entry::from_body(body.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_name_that_is_there_twice_is_wrong_once() {
+        let twice = LUNCH.replace('}', r#","品項":"晚餐","品項":"宵夜","新":1,"新":2}"#);
+        assert_eq!(wrong(&twice), [("品項".to_owned(), "重複出現"), ("新".to_owned(), "重複出現")]);
+        let escaped = LUNCH.replace('}', r#","\u54c1\u9805":"晚餐"}"#);
+        assert_eq!(wrong(&escaped), [("品項".to_owned(), "重複出現")]);
+    }
+
+    #[test]
+    fn what_is_no_object_is_malformed() {
+        let deep = format!(r#"{{"x":{}1{}}}"#, "[".repeat(30_000), "]".repeat(30_000));
+        let open = "[".repeat(60_000);
+        let objects = r#"{"a":"#.repeat(10_000);
+        for body in [
+            "",
+            "null",
+            "[]",
+            "7",
+            "\"x\"",
+            "{",
+            "{}x",
+            "{,}",
+            "{\"a\":NaN}",
+            "\u{feff}{}",
+            &deep,
+            &open,
+            &objects,
+        ] {
+            assert_eq!(Entry::from_body(body.as_bytes()), Err(Invalid::Malformed), "{:.20}", body);
+        }
+        assert_eq!(Entry::from_body(b"{\"\xff\":1}"), Err(Invalid::Malformed));
+    }
+
+    #[test]
+    fn brackets_in_a_text_are_not_deep() {
+        let text =
+            LUNCH.replace(r#""附註":"""#, &format!(r#""附註":"{}\"{}""#, "[".repeat(99), "{".repeat(99)));
+        assert!(Entry::from_body(text.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn whatever_has_an_id_can_be_read_and_nothing_else() {
+        assert_eq!(Entry::read(r#" {"交易ID":"x","a": 1} "#).unwrap().to_json(), r#"{"交易ID":"x","a":1}"#);
+        assert_eq!(Entry::read(r#"{"交易ID":"x","交易ID":"y"}"#).unwrap().id(), "y");
+        for broken in ["", "{", "null", "[]", "{}", r#"{"交易ID":7}"#, r#"{"交易ID":null}"#, "oops"] {
+            assert_eq!(Entry::read(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_nothing_of_it() {
+        let entry = Entry::from_body(LUNCH.as_bytes()).unwrap();
+        assert_eq!(format!("{entry:?} {:?}", Invalid::Fields(wrong("{}"))), "Entry(16 fields) Fields(13)");
+    }
+}

@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+
+mod calendar;
+mod change;
+pub mod chat;
+mod condition;
+pub mod currency;
+mod decimal;
+mod edit;
+mod entry;
+mod failure;
+mod field;
+mod swap;
+pub mod texts;
+
+pub use calendar::{Date, Moment};
+pub use change::{Attempt, Change, Step};
+pub use condition::{IfMatch, etag};
+pub use decimal::{Decimal, MAX_FRACTION, MAX_WHOLE};
+pub use edit::Edit;
+pub use entry::{Entry, Invalid};
+pub use failure::Failure;
+pub use field::{Field, Reason};
+pub use swap::{Slot, next, run};
+
+#[cfg(test)]
+mod testing {
+    /// Seed 002's entry, with an amount that a binary float would not keep.
+    pub(crate) const LUNCH: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":100.10,"匯率":1.0,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
+
+    /// Another transaction.
+    pub(crate) const DINNER: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"18:30","品項":"晚餐","原幣別":"TWD","原幣金額":250,"匯率":1,"付款方式":"現金","交易ID":"20251129-183000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
+}

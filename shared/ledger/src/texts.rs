@@ -1,0 +1,114 @@
+//! What people are told, in the API's messages and in the chat alike.
+
+use std::time::Duration;
+
+use crate::{Edit, Entry, Failure, Field, Invalid, Reason, Step};
+
+/// After an edit.
+pub const EDITED: &str = "修改成功";
+/// After the last transaction was deleted.
+pub const DELETED: &str = "已刪除上一筆交易記錄";
+/// An edit in the chat that does not say what, or to what.
+pub const INCOMPLETE: &str = "缺少欄位名稱或新值";
+/// An edit in the chat of more than one field.
+pub const ONE_AT_A_TIME: &str = "一次只允許更新一個欄位";
+
+/// Why a change did not happen, where transactions live for `life`.
+pub fn failure(failure: &Failure, life: Duration) -> String {
+    match failure {
+        Failure::Missing => format!("目前沒有可修改的交易記錄（交易記錄會在 {}後自動清除）", span(life)),
+        Failure::Replaced | Failure::Stale => "交易已變更，請重新操作".to_owned(),
+        Failure::Expired => format!("交易已過期（{}限制）", span(life)),
+        Failure::Broken => "資料格式錯誤，請重新記帳".to_owned(),
+        Failure::Invalid(Invalid::Malformed) => "內容必須是 JSON 物件".to_owned(),
+        Failure::Invalid(Invalid::Fields(wrong)) if wrong.is_empty() => "沒有要修改的欄位".to_owned(),
+        Failure::Invalid(Invalid::Fields(wrong)) => {
+            wrong.iter().map(|(name, reason)| wrong_field(name, reason)).collect::<Vec<_>>().join("；")
+        }
+        Failure::TooLarge => "內容過大".to_owned(),
+        Failure::Unreadable(_) => "系統暫時無法讀取交易記錄，請稍後再試".to_owned(),
+        Failure::Unwritable(_) | Failure::Outrun => "系統暫時無法儲存變更，請稍後再試".to_owned(),
+    }
+}
+
+/// A field and its reason as one phrase: `金額不可為負數`, `缺少品項`, `交易ID 不可修改`.
+pub fn wrong_field(name: &str, reason: Reason) -> String {
+    match reason {
+        "缺少" => format!("缺少{name}"),
+        _ if name.ends_with(|c: char| c.is_ascii()) => format!("{name} {reason}"),
+        _ => format!("{name}{reason}"),
+    }
+}
+
+/// What was noted: a line for each entry.
+pub fn noted(entries: &[Entry]) -> String {
+    let line = |entry: &Entry| {
+        let text = |field| entry.get(field).unwrap_or_default();
+        let rate = match text(Field::Currency).as_str() {
+            "TWD" => String::new(),
+            _ => format!("（匯率 {}）", text(Field::Rate)),
+        };
+        let (date, item, amount) = (text(Field::Date), text(Field::Item), text(Field::Amount));
+        format!("• {date} {item} {amount} {}{rate} {}", text(Field::Currency), text(Field::Payment))
+    };
+    let lines: Vec<String> = entries.iter().map(line).collect();
+    format!("已記帳：\n{}", lines.join("\n"))
+}
+
+/// What was edited: a line for each field, `• 欄位：舊 → 新`.
+pub fn edited(edit: &Edit, step: &Step) -> String {
+    let before = step.before();
+    let line = |field: Field| {
+        let text = |entry: Option<&Entry>| match entry.and_then(|entry| entry.get(field)) {
+            Some(text) if !text.is_empty() => text,
+            _ => "（空）".to_owned(),
+        };
+        format!("• {}：{} → {}", field.name(), text(before.as_ref()), text(step.entry()))
+    };
+    let lines: Vec<String> = edit.fields().map(line).collect();
+    format!("{EDITED}\n{}", lines.join("\n"))
+}
+
+/// A length of time in its largest whole unit.
+fn span(life: Duration) -> String {
+    match life.as_secs() {
+        seconds if seconds > 0 && seconds.is_multiple_of(3600) => format!("{} 小時", seconds / 3600),
+        seconds if seconds > 0 && seconds.is_multiple_of(60) => format!("{} 分鐘", seconds / 60),
+        seconds => format!("{seconds} 秒"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::LUNCH;
+    use crate::{Attempt, Change};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn the_hour_follows_the_life_of_a_transaction() {
+        let missing = failure(&Failure::Missing, HOUR);
+        assert_eq!(missing, "目前沒有可修改的交易記錄（交易記錄會在 1 小時後自動清除）");
+        assert_eq!(failure(&Failure::Expired, HOUR), "交易已過期（1 小時限制）");
+        for (seconds, text) in
+            [(7200, "2 小時"), (1800, "30 分鐘"), (5400, "90 分鐘"), (45, "45 秒"), (61, "61 秒")]
+        {
+            assert_eq!(span(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn every_wrong_field_is_told_with_its_reason() {
+        let wrong = [("原幣金額", "不可為負數"), ("品項", "缺少"), ("交易ID", "不可修改")];
+        let wrong = Invalid::Fields(wrong.map(|(name, reason)| (name.to_owned(), reason)).into());
+        assert_eq!(failure(&Failure::Invalid(wrong), HOUR), "原幣金額不可為負數；缺少品項；交易ID 不可修改");
+    }
+
+    #[test]
+    fn an_edit_tells_the_old_and_the_new() {
+        let edit = Edit::from_body(r#"{"原幣金額":150,"附註":"加班"}"#.as_bytes()).unwrap();
+        let step = Attempt::new(Change::Edit(edit.clone()), None).step(Some(LUNCH)).unwrap();
+        assert_eq!(edited(&edit, &step), "修改成功\n• 原幣金額：100.10 → 150\n• 附註：（空） → 加班");
+    }
+}
