@@ -1,0 +1,160 @@
+#![doc = include_str!("../README.md")]
+
+mod answer;
+mod config;
+mod once;
+mod request;
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH};
+use http::{Method, Request, StatusCode};
+use lambda_http::RequestExt;
+use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Slot, Step, etag, run, texts};
+use onetap_store::config::{ConfigError, Variables};
+use onetap_store::idem::Idempotency;
+use onetap_store::{Store, open};
+
+pub use answer::Answer;
+pub use config::Config;
+
+use answer::{Success, empty, failed, not_allowed, problem, refusal, unauthorized, whole};
+use once::{Keyed, once};
+use request::{Place, idempotency_key, if_match, is_authorized, path};
+
+/// The OpenAPI 3.1 document that is served at `/openapi.json`.
+pub const OPENAPI: &str = include_str!("../openapi.json");
+
+/// No body is larger, in bytes.
+pub const MAX_BODY: usize = 64 * 1024;
+
+/// The function.
+pub struct EditLastTransaction {
+    store: Arc<dyn Store>,
+    idem: Idempotency,
+    config: Config,
+}
+
+impl fmt::Debug for EditLastTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EditLastTransaction").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl EditLastTransaction {
+    /// The function over `store`.
+    pub fn new(store: Arc<dyn Store>, config: Config) -> EditLastTransaction {
+        let idem = Idempotency::new(Arc::clone(&store), config.idem.clone());
+        EditLastTransaction { store, idem, config }
+    }
+
+    /// The function that these variables describe.
+    pub fn from_variables(variables: &Variables<'_>) -> Result<EditLastTransaction, ConfigError> {
+        let store = open(&onetap_store::Config::from_variables(variables)?)?;
+        Ok(EditLastTransaction::new(store, Config::from_variables(variables)?))
+    }
+
+    /// Answers a request, whatever it is.
+    pub async fn handle<B: AsRef<[u8]>>(&self, request: Request<B>) -> Answer {
+        let mut answer = self.answer(&request).await;
+        answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        tracing::info!(status = answer.status().as_u16(), "answered");
+        onetap_telemetry::flush();
+        answer
+    }
+
+    async fn answer<B: AsRef<[u8]>>(&self, request: &Request<B>) -> Answer {
+        let user_id = match Place::of(path(request)) {
+            Place::LastTransaction(user_id) => user_id,
+            Place::OpenApi if request.method() == Method::GET => {
+                return whole(StatusCode::OK, OPENAPI.to_owned());
+            }
+            Place::OpenApi => return not_allowed("GET"),
+            Place::Nowhere => return refusal(StatusCode::NOT_FOUND, "找不到這個路徑"),
+        };
+        if !is_authorized(request.headers(), &self.config.tokens) {
+            return unauthorized();
+        }
+        let Some(slot) = Slot::new(user_id, self.config.life) else {
+            return refusal(StatusCode::BAD_REQUEST, "user_id 必須是 1 到 64 個英數字、_ 或 -");
+        };
+        let body = request.body().as_ref();
+        if body.len() > MAX_BODY {
+            return failed(&Failure::TooLarge, slot.life());
+        }
+        match *request.method() {
+            Method::GET => self.read(&slot).await,
+            Method::PUT => match Entry::from_body(body) {
+                Ok(entry) => self.change(request, &slot, Change::Put(entry), recorded).await,
+                Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
+            },
+            Method::PATCH => match Edit::from_body(body) {
+                Ok(edit) => self.change(request, &slot, Change::Edit(edit), edited).await,
+                Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
+            },
+            Method::DELETE => {
+                let attempt = Attempt::new(Change::Delete, if_match(request.headers()));
+                match run(&self.store, &slot, &attempt).await {
+                    Ok(_) => empty(StatusCode::NO_CONTENT),
+                    Err(failure) => failed(&failure, slot.life()),
+                }
+            }
+            _ => not_allowed("GET, PUT, PATCH, DELETE"),
+        }
+    }
+
+    async fn read(&self, slot: &Slot) -> Answer {
+        match slot.get(&self.store).await {
+            Ok(Some(stored)) if Entry::read(&stored).is_some() => {
+                Success { status: 200, etag: Some(etag(&stored)), body: stored }.into()
+            }
+            Ok(Some(_)) => failed(&Failure::Broken, slot.life()),
+            Ok(None) => failed(&Failure::Missing, slot.life()),
+            Err(failure) => failed(&failure, slot.life()),
+        }
+    }
+
+    /// Makes the change, once if it has a key.
+    async fn change<B: AsRef<[u8]>>(
+        &self,
+        request: &Request<B>,
+        slot: &Slot,
+        change: Change,
+        success: fn(&Step) -> Success,
+    ) -> Answer {
+        let attempt = Attempt::new(change, if_match(request.headers()));
+        let key = match idempotency_key(request.headers()) {
+            Ok(Some(key)) => key,
+            Ok(None) => {
+                return match run(&self.store, slot, &attempt).await {
+                    Ok(step) => success(&step).into(),
+                    Err(failure) => failed(&failure, slot.life()),
+                };
+            }
+            Err(wrong) => return problem(StatusCode::BAD_REQUEST, wrong, None),
+        };
+        let condition = request.headers().get(IF_MATCH).map(HeaderValue::as_bytes).unwrap_or_default();
+        let keyed = Keyed {
+            key,
+            method: request.method().as_str(),
+            path: path(request),
+            payload: [condition, request.body().as_ref()],
+            deadline: request.lambda_context_ref().map(|context| context.deadline()),
+        };
+        once(&self.store, &self.idem, &keyed, slot, &attempt, success).await
+    }
+}
+
+/// The entry, as it will be read.
+fn recorded(step: &Step) -> Success {
+    let status = if step.created() { 201 } else { 200 };
+    Success { status, etag: step.etag(), body: step.entry().map(Entry::to_json).unwrap_or_default() }
+}
+
+/// The whole entry, in the words of seed 002. It is put in as it is: parsing it would cost amounts their digits.
+fn edited(step: &Step) -> Success {
+    let entry = step.entry().map(Entry::to_json).unwrap_or_default();
+    let body = format!(r#"{{"success":true,"message":"{}","updated_tx":{entry}}}"#, texts::EDITED);
+    Success { status: 200, etag: step.etag(), body }
+}

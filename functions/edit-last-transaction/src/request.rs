@@ -1,0 +1,163 @@
+//! What a request asks for, as far as its head tells.
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::header::{AUTHORIZATION, IF_MATCH};
+use http::{HeaderMap, Request};
+use lambda_http::RequestExt;
+use onetap_ledger::IfMatch;
+use onetap_store::config::Secret;
+use onetap_store::idem::MAX_KEY;
+use sha2::Sha256;
+
+/// Where a request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// The description of all this.
+    OpenApi,
+    /// A user's last transaction. The id is not judged yet.
+    LastTransaction(&'a str),
+    /// There is no such place.
+    Nowhere,
+}
+
+/// The path as it was sent. Lambda's own is kept beside the URI, into which an API's stage may have been put.
+pub(crate) fn path<B>(request: &Request<B>) -> &str {
+    match request.raw_http_path() {
+        "" => request.uri().path(),
+        raw => raw,
+    }
+}
+
+impl Place<'_> {
+    /// What `path` leads to. Nothing is decoded: an id needs no escapes, and one that has them is no id.
+    pub(crate) fn of(path: &str) -> Place<'_> {
+        let user = path.strip_prefix("/users/").and_then(|rest| rest.strip_suffix("/last-transaction"));
+        match user {
+            Some(id) if !id.contains('/') => Place::LastTransaction(id),
+            _ if path == "/openapi.json" => Place::OpenApi,
+            _ => Place::Nowhere,
+        }
+    }
+}
+
+/// Whether the caller has one of the tokens. How long it takes tells nothing of how nearly.
+pub(crate) fn is_authorized(headers: &HeaderMap, tokens: &[Secret]) -> bool {
+    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some((scheme, given)) = given.and_then(|value| value.split_once(' ')) else { return false };
+    let given = given.trim_start();
+    // Both are hashed under the same key, so that texts of any length are compared as tags of one length.
+    let same = |token: &Secret| {
+        let mac = |message: &str| {
+            let mut mac = Hmac::<Sha256>::new_from_slice(token.reveal().as_bytes()).ok()?;
+            mac.update(message.as_bytes());
+            Some(mac)
+        };
+        let tag = mac(given).map(|mac| mac.finalize().into_bytes());
+        mac(token.reveal()).zip(tag).is_some_and(|(mac, tag)| mac.verify_slice(&tag).is_ok())
+    };
+    // All are compared, whichever it is.
+    let known = tokens.iter().fold(false, |known, token| same(token) | known);
+    known && scheme.eq_ignore_ascii_case("bearer")
+}
+
+/// The condition, if there is one. Several headers are one list.
+pub(crate) fn if_match(headers: &HeaderMap) -> Option<IfMatch> {
+    let all: Vec<String> =
+        headers.get_all(IF_MATCH).iter().map(|v| String::from_utf8_lossy(v.as_bytes()).into()).collect();
+    (!all.is_empty()).then(|| IfMatch::parse(&all.join(",")))
+}
+
+/// The idempotency key, if there is one; `Err` says why what is there is none.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
+    let names = ["idempotency-key", "x-idempotency-key"];
+    let mut given = names.into_iter().flat_map(|name| headers.get_all(name));
+    let Some(first) = given.next() else { return Ok(None) };
+    if given.any(|other| other != first) {
+        return Err("Idempotency-Key 有兩個不同的值");
+    }
+    match first.to_str().map(str::trim) {
+        Ok(key) if (1..=MAX_KEY).contains(&key.len()) => Ok(Some(key)),
+        _ => Err("Idempotency-Key 必須是 1 到 256 個可見的 ASCII 字元"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+        };
+        let mut headers = HeaderMap::new();
+        pairs.iter().map(pair).for_each(|(name, value)| {
+            headers.append(name, value);
+        });
+        headers
+    }
+
+    #[test]
+    fn a_path_leads_to_one_place_or_nowhere() {
+        assert_eq!(Place::of("/openapi.json"), Place::OpenApi);
+        assert_eq!(Place::of("/users/U1/last-transaction"), Place::LastTransaction("U1"));
+        assert_eq!(Place::of("/users/U1%2Fx/last-transaction"), Place::LastTransaction("U1%2Fx"));
+        for path in [
+            "/",
+            "",
+            "/users/U1",
+            "/users/U1/last-transaction/",
+            "/users/a/b/last-transaction",
+            "/users/last-transaction",
+            "//users/U1/last-transaction",
+            "/Users/U1/last-transaction",
+            "/users/U1/last_transaction",
+            "/users/../x/last-transaction",
+        ] {
+            assert_eq!(Place::of(path), Place::Nowhere, "{path}");
+        }
+    }
+
+    #[test]
+    fn one_of_the_tokens_opens_the_door_and_nothing_else() {
+        let tokens = ["old-token", "new-token"].map(Secret::new);
+        let opens = |value: &str| is_authorized(&headers(&[("authorization", value)]), &tokens);
+        assert!(opens("Bearer old-token") && opens("Bearer new-token") && opens("bearer  new-token"));
+        for wrong in [
+            "Bearer",
+            "Bearer ",
+            "Bearer new-toke",
+            "Bearer new-token2",
+            "Bearer NEW-TOKEN",
+            "Basic new-token",
+            "new-token",
+            "Bearer old-token,new-token",
+            "Bearer 密碼",
+            "Bearer new-token ",
+        ] {
+            assert!(!opens(wrong), "{wrong}");
+        }
+        assert!(!is_authorized(&HeaderMap::new(), &tokens));
+        assert!(!is_authorized(&headers(&[("authorization", "Bearer ")]), &[]));
+    }
+
+    #[test]
+    fn a_key_is_one_visible_text() {
+        let key = |pairs: &[(&'static str, &str)]| {
+            idempotency_key(&headers(pairs)).map(|key| key.map(str::to_owned))
+        };
+        assert_eq!(key(&[]), Ok(None));
+        assert_eq!(key(&[("idempotency-key", " k-1 ")]), Ok(Some("k-1".to_owned())));
+        assert_eq!(key(&[("idempotency-key", "k"), ("x-idempotency-key", "k")]), Ok(Some("k".to_owned())));
+        let long = "k".repeat(257);
+        for wrong in [
+            vec![("idempotency-key", "a"), ("x-idempotency-key", "b")],
+            vec![("idempotency-key", "a"), ("idempotency-key", "b")],
+            vec![("idempotency-key", "")],
+            vec![("x-idempotency-key", "鍵")],
+            vec![("idempotency-key", &long)],
+        ] {
+            assert!(key(&wrong).is_err());
+        }
+    }
+}

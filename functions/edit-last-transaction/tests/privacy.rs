@@ -1,0 +1,74 @@
+//! Nothing of a person is in a log line, whatever goes wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod support;
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use onetap_store::Observed;
+use onetap_store::testing::{Fault, Faulty};
+use support::{Api, DINNER, LUNCH, TOKEN, memory};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_id_text_amount_or_token_is_logged() {
+    let lines = Lines::default();
+    let written = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(move || written.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let api = Api::new(Arc::new(Observed::new(memory())));
+    api.put(LUNCH).await;
+    api.get().await;
+    let key = [("idempotency-key", "tap-secret")];
+    api.ask("PATCH", &key, r#"{"原幣金額":98765.4321,"附註":"秘密"}"#).await;
+    api.ask("PATCH", &key, r#"{"附註":"別的"}"#).await;
+    api.patch(r#"{"秘密欄位":"秘密"}"#).await;
+    api.plant("秘密 98765.4321").await;
+    api.patch(r#"{"附註":"秘密"}"#).await;
+    for calls in 0..4 {
+        let plan = move |call| if call > calls { Fault::ReplyLost } else { Fault::Pass };
+        let down = api.through(Arc::new(Observed::new(Faulty::new(Arc::clone(&api.store), plan))));
+        down.get().await;
+        down.put(DINNER).await;
+        down.ask("PATCH", &key, r#"{"附註":"秘密"}"#).await;
+        down.delete().await;
+    }
+
+    let shown = format!("{:?}", api.function);
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap() + &shown;
+    assert!(text.contains("kv_get") && text.contains("kv_set") && text.contains("kv_error"), "{text}");
+    assert!(text.contains("answered"), "{text}");
+    for secret in [
+        api.user.as_str(),
+        "user:",
+        "午餐",
+        "晚餐",
+        "秘密",
+        "98765",
+        "100.10",
+        "tap-secret",
+        TOKEN,
+        "20251129",
+    ] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+}

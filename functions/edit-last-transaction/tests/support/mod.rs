@@ -1,0 +1,280 @@
+//! The function over real stores, and a way to ask it that checks every answer against its OpenAPI document.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+#![allow(dead_code, unreachable_pub, reason = "every test file uses its part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use edit_last_transaction::{Answer, Config, EditLastTransaction, OPENAPI};
+use http::Request;
+use onetap_servers::{Dynamo, Redis, Upstash, create_table, dynamodb_local};
+use onetap_store::config::Secret;
+use onetap_store::lease::unique_token;
+use onetap_store::{Batch, Expect, Key, Memory, Store, idem, open};
+use serde_json::Value;
+
+pub const TOKEN: &str = "test-token";
+
+/// Seed 002's entry, with an amount that a binary float would not keep.
+pub const LUNCH: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":100.10,"匯率":1.0,"付款方式":"信用卡","交易ID":"20251129-140000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
+
+/// Another transaction.
+pub const DINNER: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"18:30","品項":"晚餐","原幣別":"TWD","原幣金額":250,"匯率":1,"付款方式":"現金","交易ID":"20251129-140100","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
+
+pub const MISSING: &str = "目前沒有可修改的交易記錄（交易記錄會在 1 小時後自動清除）";
+pub const CHANGED: &str = "交易已變更，請重新操作";
+pub const BROKEN: &str = "資料格式錯誤，請重新記帳";
+
+pub type Environment = Vec<(&'static str, String)>;
+
+/// Long enough for a busy machine.
+const PATIENT: &str = "10000";
+
+fn environment(store: &str, rest: &[(&'static str, String)]) -> Environment {
+    let mut all = vec![("STORE", store.to_owned()), ("STORE_TIMEOUT_MS", PATIENT.to_owned())];
+    all.extend_from_slice(rest);
+    all
+}
+
+pub fn store(environment: &Environment) -> Arc<dyn Store> {
+    let lookup = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, value)| value.clone());
+    open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap()
+}
+
+pub async fn redis() -> (Environment, Redis) {
+    let server = Redis::start().await;
+    (environment("redis", &[("REDIS_URL", server.url())]), server)
+}
+
+pub async fn upstash() -> (Environment, (Upstash, Redis)) {
+    let server = Redis::start().await;
+    let gateway = Upstash::start(&server.url()).await;
+    let rest =
+        [("UPSTASH_REDIS_REST_URL", gateway.url()), ("UPSTASH_REDIS_REST_TOKEN", gateway.token().to_owned())];
+    (environment("upstash", &rest), (gateway, server))
+}
+
+async fn dynamo(url: String) -> Environment {
+    create_table(&url, "onetap").await;
+    let rest = [
+        ("DYNAMODB_TABLE", "onetap".to_owned()),
+        ("AWS_REGION", "us-east-1".to_owned()),
+        ("AWS_ENDPOINT_URL_DYNAMODB", url),
+        ("AWS_ACCESS_KEY_ID", "test".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
+    ];
+    environment("dynamodb", &rest)
+}
+
+pub async fn dynamodb() -> (Environment, Dynamo) {
+    let server = Dynamo::start().await;
+    (dynamo(server.url()).await, server)
+}
+
+pub async fn dynamodb_on_local() -> (Environment, ()) {
+    (dynamo(dynamodb_local()).await, ())
+}
+
+pub fn memory() -> Arc<dyn Store> {
+    Arc::new(Memory::new())
+}
+
+/// Makes a test for every backend of a scenario, an `async fn` over a store: its name, then the names of its tests.
+#[macro_export]
+macro_rules! on_every_backend {
+    ($scenario:ident: $memory:ident $redis:ident $upstash:ident $dynamodb:ident $local:ident) => {
+        #[tokio::test]
+        async fn $memory() {
+            $scenario($crate::support::memory()).await;
+        }
+
+        #[tokio::test]
+        #[ignore = "needs redis-server"]
+        async fn $redis() {
+            let (environment, _server) = $crate::support::redis().await;
+            $scenario($crate::support::store(&environment)).await;
+        }
+
+        #[tokio::test]
+        #[ignore = "needs redis-server"]
+        async fn $upstash() {
+            let (environment, _server) = $crate::support::upstash().await;
+            $scenario($crate::support::store(&environment)).await;
+        }
+
+        #[tokio::test]
+        async fn $dynamodb() {
+            let (environment, _server) = $crate::support::dynamodb().await;
+            $scenario($crate::support::store(&environment)).await;
+        }
+
+        #[tokio::test]
+        #[ignore = "needs DynamoDB Local"]
+        async fn $local() {
+            let (environment, _server) = $crate::support::dynamodb_on_local().await;
+            $scenario($crate::support::store(&environment)).await;
+        }
+    };
+}
+
+pub fn config() -> Config {
+    Config {
+        tokens: vec![Secret::new(TOKEN)],
+        life: Duration::from_secs(3600),
+        idem: idem::Config { wait_timeout: Duration::from_secs(5), ..idem::Config::default() },
+    }
+}
+
+/// The function, asked about one user of its own.
+#[derive(Debug)]
+pub struct Api {
+    pub function: EditLastTransaction,
+    pub store: Arc<dyn Store>,
+    pub user: String,
+}
+
+impl Api {
+    pub fn new(store: Arc<dyn Store>) -> Api {
+        Api::with(store, config())
+    }
+
+    pub fn with(store: Arc<dyn Store>, config: Config) -> Api {
+        let function = EditLastTransaction::new(Arc::clone(&store), config);
+        Api { function, store, user: format!("U{}", unique_token()) }
+    }
+
+    /// The same user, through another store (a faulty one in front of the same, say).
+    pub fn through(&self, store: Arc<dyn Store>) -> Api {
+        Api { user: self.user.clone(), ..Api::new(store) }
+    }
+
+    pub fn path(&self) -> String {
+        format!("/users/{}/last-transaction", self.user)
+    }
+
+    pub fn key(&self) -> Key {
+        Key::new(format!("user:{}:last_transaction", self.user)).unwrap()
+    }
+
+    pub async fn ask(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        let mut request = Request::builder().method(method).uri(self.path());
+        request = request.header("authorization", format!("Bearer {TOKEN}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(body.as_bytes().to_vec()).unwrap()).await
+    }
+
+    pub async fn send(&self, request: Request<Vec<u8>>) -> Reply {
+        let (method, path) = (request.method().as_str().to_lowercase(), request.uri().path().to_owned());
+        let reply = Reply::new(self.function.handle(request).await);
+        is_documented(&method, &path, &reply);
+        reply
+    }
+
+    pub async fn get(&self) -> Reply {
+        self.ask("GET", &[], "").await
+    }
+
+    pub async fn put(&self, body: &str) -> Reply {
+        self.ask("PUT", &[], body).await
+    }
+
+    pub async fn patch(&self, body: &str) -> Reply {
+        self.ask("PATCH", &[], body).await
+    }
+
+    pub async fn delete(&self) -> Reply {
+        self.ask("DELETE", &[], "").await
+    }
+
+    pub async fn stored(&self) -> Option<String> {
+        self.store.get(&self.key()).await.unwrap()
+    }
+
+    /// Puts this there, past the function, whatever was there.
+    pub async fn plant(&self, value: &str) {
+        let expect = self.stored().await.map_or(Expect::Absent, Expect::Is);
+        let _ =
+            self.store.commit(&Batch::new().put(&self.key(), expect, value, config().life)).await.unwrap();
+    }
+}
+
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: http::HeaderMap,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn new(answer: Answer) -> Reply {
+        let (parts, body) = answer.into_parts();
+        Reply { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub fn etag(&self) -> &str {
+        self.header("etag").unwrap()
+    }
+
+    /// Asserts a failure with this status and this message.
+    #[track_caller]
+    pub fn fails(&self, status: u16, message: &str) {
+        assert_eq!((self.status, self.json()["message"].as_str()), (status, Some(message)), "{}", self.body);
+        assert_eq!(self.json()["success"], false);
+    }
+}
+
+/// Every answer must be in the document: its status, its media type, its headers, and the shape of its body.
+fn is_documented(method: &str, path: &str, reply: &Reply) {
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    let document: Value = serde_json::from_str(OPENAPI).unwrap();
+    let template = match path.split('/').collect::<Vec<_>>()[..] {
+        ["", "users", _, "last-transaction"] => "/users/{user_id}/last-transaction",
+        _ => path,
+    };
+    let operation = &document["paths"][template][method];
+    if operation.is_null() {
+        assert!(matches!(reply.status, 404 | 405 | 401), "{method} {path}: {}", reply.status);
+        return;
+    }
+    let response = resolve(&document, &operation["responses"][reply.status.to_string()]);
+    assert!(!response.is_null(), "{method} {}: not documented", reply.status);
+    let media = reply.header("content-type").map(|text| text.split(';').next().unwrap().to_owned());
+    let Some(media) = media else {
+        assert!(response["content"].is_null() && reply.body.is_empty(), "{method} {}", reply.status);
+        return;
+    };
+    let schema = resolve(&document, &response["content"][media.as_str()]["schema"]);
+    assert!(!schema.is_null(), "{method} {} {media}: not documented", reply.status);
+    let body = reply.json();
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(!body[name.as_str().unwrap()].is_null(), "{method} {}: no {name}", reply.status);
+    }
+    for (name, value) in body.as_object().unwrap() {
+        let property = &schema["properties"][name];
+        let open = schema["additionalProperties"] != Value::Bool(false);
+        assert!(!property.is_null() || open, "{method} {}: {name} is not documented", reply.status);
+        let constant = &property["const"];
+        assert!(constant.is_null() || constant == value, "{method} {}: {name}", reply.status);
+    }
+    for (name, header) in response["headers"].as_object().into_iter().flatten() {
+        let required = resolve(&document, header)["required"] == Value::Bool(true);
+        assert!(!required || reply.headers.contains_key(name), "{method} {}: no {name}", reply.status);
+    }
+}
+
+fn resolve<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
+    match part["$ref"].as_str() {
+        Some(reference) => document.pointer(reference.trim_start_matches('#')).unwrap(),
+        None => part,
+    }
+}
