@@ -1,0 +1,52 @@
+//! What the function is told by its environment.
+
+use std::time::Duration;
+
+use onetap_store::config::{ConfigError, Variables};
+use onetap_store::idem;
+
+use crate::plan::Scope;
+
+/// The settings of a [`Webhook`](crate::Webhook).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The LINE channel.
+    pub line: onetap_line::Config,
+    /// The processing lock; `None` with `PROCESSING_LOCK_ENABLED=false`.
+    pub lock: Option<Lock>,
+    /// How long the last transaction lives (`LAST_TRANSACTION_TTL`).
+    pub last_transaction: Duration,
+    /// Where the markers of handled events stand, and for how long.
+    pub idem: idem::Config,
+}
+
+/// The processing lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// `PROCESSING_LOCK_TIMEOUT_SECONDS`
+    pub ttl: Duration,
+    /// `PROCESSING_LOCK_SCOPE`
+    pub scope: Scope,
+}
+
+impl Config {
+    /// Reads `variables`.
+    pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
+        let ttl = Duration::from_secs(variables.positive("PROCESSING_LOCK_TIMEOUT_SECONDS", 5)?);
+        let scope = match variables.optional("PROCESSING_LOCK_SCOPE").as_deref() {
+            None | Some("selective") => Scope::Selective,
+            Some("all") => Scope::All,
+            Some(_) => return Err(ConfigError::new("PROCESSING_LOCK_SCOPE", "is not selective or all")),
+        };
+        let enabled = variables.parsed("PROCESSING_LOCK_ENABLED", "true or false", true)?;
+        // A claim outlives its owner as the lock does, and a marker the day in which LINE may redeliver.
+        let idem = idem::Config::from_variables(variables)?;
+        let idem = idem::Config { lease_ttl: ttl, result_ttl: Duration::from_secs(86_400), ..idem };
+        Ok(Config {
+            line: onetap_line::Config::from_variables(variables)?,
+            lock: enabled.then_some(Lock { ttl, scope }),
+            last_transaction: Duration::from_secs(variables.positive("LAST_TRANSACTION_TTL", 3600)?),
+            idem,
+        })
+    }
+}

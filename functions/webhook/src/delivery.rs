@@ -1,0 +1,563 @@
+//! One delivery: a round trip that claims its events and takes its locks, the work, and a round trip after each event.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use onetap_ledger::Moment;
+use onetap_line::Messages;
+use onetap_line::reply::Outcome as Sent;
+use onetap_line::webhook::{Event, Kind, Mode};
+use onetap_store::idem::{Claim, Claimed, Committed, Run};
+use onetap_store::lease::{self, Acquire, Release};
+use onetap_store::{Batch, Commit, Error, Key, Lease, Mismatch};
+use onetap_telemetry::{count, observe};
+use onetap_weather::{Place, Taipei};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
+
+use crate::change::{Change, profile_key};
+use crate::plan::{Plan, Saved, plan};
+use crate::profile::{Edit, Profile};
+use crate::{Webhook, talk};
+
+/// A forecast has so long.
+const FORECAST: Duration = Duration::from_secs(1);
+/// A reply has so long.
+const REPLY: Duration = Duration::from_millis(500);
+/// A change that is refused so often in a row has met something else than other writers.
+const ROUNDS: usize = 8;
+
+/// What the marker of a handled event says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Marker {
+    /// It was answered, or needed no answer.
+    Answered,
+    /// What it writes is written, and this is the answer that follows. Whoever finds it may send it: LINE takes one
+    /// reply a token, so that the user gets it once.
+    Answer(Messages),
+}
+
+/// How an event ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Answered, or in need of no answer.
+    Handled,
+    /// Told to wait for the one before it.
+    Busy,
+    /// Handled before.
+    Duplicate,
+    /// Not ours, or nothing that this bot does.
+    Ignored,
+    /// Lacking a field, or of a kind that is not known here.
+    Skipped,
+    /// Being handled elsewhere: to come again.
+    Elsewhere,
+    /// Not answered: to come again.
+    Failed,
+}
+
+impl Ended {
+    fn label(self) -> &'static str {
+        match self {
+            Ended::Handled => "handled",
+            Ended::Busy => "busy",
+            Ended::Duplicate => "duplicate",
+            Ended::Ignored => "ignored",
+            Ended::Skipped => "skipped",
+            Ended::Elsewhere => "elsewhere",
+            Ended::Failed => "failed",
+        }
+    }
+
+    /// Whether LINE is asked to send it again.
+    pub(crate) fn comes_again(self) -> bool {
+        matches!(self, Ended::Elsewhere | Ended::Failed)
+    }
+}
+
+/// What the claim of an event came to.
+enum Turn {
+    /// It is ours, with the right to record it; without, where there is no dedupe.
+    Ours(Option<Run>),
+    /// It was handled before.
+    Done(Option<Marker>),
+    /// Somebody else is at it.
+    Elsewhere,
+}
+
+/// What the lock of an event came to.
+enum Lock {
+    /// None is needed, or the store is down: the work goes on.
+    Open,
+    /// It is ours until we release it.
+    Held(Lease),
+    /// Somebody else has it.
+    Busy,
+}
+
+/// An event by its number, with what its claim and its lock came to.
+type Begun = (usize, Turn, Lock);
+
+/// A delivery on its way.
+pub(crate) struct Delivery<'a> {
+    webhook: &'a Webhook,
+    now: Taipei,
+    deadline: Instant,
+    /// Until one call fails: then no other is made.
+    store_is_up: AtomicBool,
+}
+
+impl<'a> Delivery<'a> {
+    pub(crate) fn new(webhook: &'a Webhook, deadline: Instant) -> Delivery<'a> {
+        Delivery { webhook, now: Taipei::now(), deadline, store_is_up: AtomicBool::new(true) }
+    }
+
+    /// Handles every event; one's failure never stops the others. How each ended, in their order.
+    pub(crate) async fn handle(&self, events: &[Event]) -> Vec<Ended> {
+        let plans: Vec<Plan> = events.iter().map(|event| self.plan(event)).collect();
+        let turns = self.begin(events, &plans).await;
+
+        // One user's events one after the other, because they may build on each other; users beside each other.
+        let mut users: Vec<(Option<&str>, Vec<Begun>)> = Vec::new();
+        for (n, (turn, lock)) in turns.into_iter().enumerate() {
+            let user = events[n].source.user_id.as_deref();
+            match users.iter_mut().find(|(other, _)| user.is_some() && *other == user) {
+                Some((_, own)) => own.push((n, turn, lock)),
+                None => users.push((user, vec![(n, turn, lock)])),
+            }
+        }
+        let in_order = |own: Vec<Begun>| async {
+            let mut ended = Vec::new();
+            for (n, turn, lock) in own {
+                // A panic is one event's failure. What it held ends by itself.
+                let event = AssertUnwindSafe(self.event(&events[n], &plans[n], turn, lock)).catch_unwind();
+                ended.push((n, event.await.unwrap_or(Ended::Failed)));
+            }
+            ended
+        };
+        let mut ended = join_all(users.into_iter().map(|(_, own)| in_order(own))).await.concat();
+        ended.sort_by_key(|(n, _)| *n);
+        ended.into_iter().map(|(_, ended)| ended).collect()
+    }
+
+    fn plan(&self, event: &Event) -> Plan {
+        match Moment::from_unix(self.now.unix()) {
+            Some(now) if event.mode == Mode::Active => plan(event, now),
+            _ => Plan::Ignore,
+        }
+    }
+
+    /// Claims the events and takes the locks, in one round trip: each a batch of its own, because a lock that is held
+    /// must not refuse a claim. Of one user's events that need the lock, the first that is ours to handle gets it.
+    async fn begin(&self, events: &[Event], plans: &[Plan]) -> Vec<(Turn, Lock)> {
+        let mut claims: Vec<Option<Claim>> = Vec::new();
+        let mut locks: HashMap<&str, lease::Claim> = HashMap::new();
+        let mut wants: Vec<bool> = Vec::new();
+        let mut batches: Vec<Batch> = Vec::new();
+        for (event, plan) in events.iter().zip(plans) {
+            let claim = self.claim(event, plan);
+            batches.extend(claim.as_ref().map(Claim::batch));
+            claims.push(claim);
+            let user = self.locked_user(event, plan);
+            wants.push(user.is_some());
+            if let (Some(user), Some(settings)) = (user, self.webhook.config.lock)
+                && !locks.contains_key(user)
+                && let Ok(key) = Key::new(format!("processing:user:{user}"))
+            {
+                let lock = lease::Claim::new(key, settings.ttl);
+                batches.push(lock.batch());
+                locks.insert(user, lock);
+            }
+        }
+
+        let sent = Instant::now();
+        let mut answers = self.commit_each(&batches).await.into_iter();
+        let mut taken: HashMap<&str, Lock> = HashMap::new();
+        let mut turns = Vec::new();
+        for ((event, claim), wants) in events.iter().zip(claims).zip(wants) {
+            let turn = match claim {
+                None => Turn::Ours(None),
+                Some(claim) => self.turn(claim, sent, answers.next()),
+            };
+            let user = event.source.user_id.as_deref().unwrap_or_default();
+            if wants && let Some(claim) = locks.remove(user) {
+                taken.insert(user, self.lock(event, claim, sent, answers.next()));
+            }
+            turns.push((turn, wants));
+        }
+
+        let mut given: Vec<(Turn, Lock)> = Vec::new();
+        for (event, (turn, wants)) in events.iter().zip(turns) {
+            let user = event.source.user_id.as_deref().unwrap_or_default();
+            let lock = match (&turn, taken.get_mut(user)) {
+                (Turn::Ours(_), Some(lock)) if wants => match lock {
+                    Lock::Open => Lock::Open,
+                    // Whoever comes next in this delivery finds it held.
+                    Lock::Held(_) | Lock::Busy => std::mem::replace(lock, Lock::Busy),
+                },
+                _ => Lock::Open,
+            };
+            given.push((turn, lock));
+        }
+        // A lock that only duplicates asked for.
+        for lock in taken.into_values() {
+            if let Lock::Held(lease) = lock {
+                self.finish(None, Some(lease)).await;
+            }
+        }
+        given
+    }
+
+    /// The claim on an event, if it does anything and has an id to be known by.
+    fn claim(&self, event: &Event, plan: &Plan) -> Option<Claim> {
+        let id = event.webhook_event_id.as_deref().filter(|_| !matches!(plan, Plan::Ignore))?;
+        let call = self.webhook.idem.call(&format!("line:{id}"));
+        call.claim().inspect_err(|error| tracing::warn!(%error, "an event is handled without dedupe")).ok()
+    }
+
+    /// The user whose lock an event takes.
+    fn locked_user<'e>(&self, event: &'e Event, plan: &Plan) -> Option<&'e str> {
+        let settings = self.webhook.config.lock.filter(|lock| lock.scope.locks(event, plan))?;
+        let user = event.source.user_id.as_deref();
+        if user.is_none() && !matches!(plan, Plan::Ignore) {
+            tracing::warn!(?settings.scope, "an event names no user, and is handled unlocked");
+        }
+        user.filter(|_| !matches!(plan, Plan::Ignore))
+    }
+
+    fn turn(&self, claim: Claim, sent: Instant, answer: Option<Result<Commit, Error>>) -> Turn {
+        // No answer at all is a store that was given up on before.
+        let Some(Ok(answer)) = answer else { return Turn::Ours(None) };
+        match claim.outcome(sent, answer) {
+            Ok(Claimed::Mine(run)) => Turn::Ours(Some(run)),
+            Ok(Claimed::Done(done)) => Turn::Done(done.value().ok()),
+            Ok(Claimed::Late(_) | Claimed::InProgress { .. } | Claimed::Unknown | Claimed::Mismatch) => {
+                Turn::Elsewhere
+            }
+            Err(error) => {
+                self.lost_store(&error);
+                Turn::Ours(None)
+            }
+        }
+    }
+
+    fn lock(
+        &self,
+        event: &Event,
+        claim: lease::Claim,
+        sent: Instant,
+        answer: Option<Result<Commit, Error>>,
+    ) -> Lock {
+        let source = event.source.chat.label();
+        let kind = event.kind.label();
+        let (status, lock) = match answer {
+            Some(Ok(answer)) => match claim.outcome(&self.webhook.store, sent, answer) {
+                Acquire::Acquired(lease) => ("acquired", Lock::Held(lease)),
+                Acquire::Held => ("missed", Lock::Busy),
+            },
+            _ => ("failed_open", Lock::Open),
+        };
+        count("processing_lock_acquire_total", &[("status", status), ("source_type", source)]);
+        if matches!(lock, Lock::Busy) {
+            count("processing_lock_miss_total", &[("source_type", source)]);
+        }
+        match lock {
+            Lock::Open => tracing::warn!(event_type = kind, "the store is down: unlocked"),
+            _ => tracing::info!(event_type = kind, status, "processing lock"),
+        }
+        lock
+    }
+
+    /// Handles one event, and says how it ended.
+    async fn event(&self, event: &Event, plan: &Plan, turn: Turn, lock: Lock) -> Ended {
+        let start = Instant::now();
+        let ended = match (turn, lock) {
+            _ if matches!(plan, Plan::Ignore) => match event.kind {
+                Kind::Skipped(_) | Kind::Other(_) => Ended::Skipped,
+                _ => Ended::Ignored,
+            },
+            (Turn::Elsewhere, _) => Ended::Elsewhere,
+            (Turn::Done(Some(Marker::Answer(answer))), _) => self.answer_again(event, &answer).await,
+            (Turn::Done(_), _) => Ended::Duplicate,
+            (Turn::Ours(run), Lock::Busy) => {
+                let ended = self.reply(event, &talk::text(talk::PROCESSING)).await;
+                self.finish(run.map(|run| record(&run, ended)), None).await;
+                if ended == Ended::Handled { Ended::Busy } else { ended }
+            }
+            (Turn::Ours(run), Lock::Held(lease)) => self.work(event, plan, run, Some(lease)).await,
+            (Turn::Ours(run), Lock::Open) => self.work(event, plan, run, None).await,
+        };
+        let kind = event.kind.label();
+        count("line_webhook_events_total", &[("event_type", kind), ("outcome", ended.label())]);
+        observe("processing_duration_seconds", &[("event_type", kind)], start.elapsed());
+        tracing::info!(event_type = kind, outcome = ended.label(), "event");
+        ended
+    }
+
+    /// The work of an event that is ours: what it writes comes before its answer, and everything else after it.
+    async fn work(&self, event: &Event, plan: &Plan, run: Option<Run>, lease: Option<Lease>) -> Ended {
+        let (answer, change) = self.look_up(event, plan).await;
+        let Some(change) = change.filter(|_| self.store_is_up()) else {
+            let ended = match &answer {
+                Some(answer) => self.reply(event, answer).await,
+                None => Ended::Handled,
+            };
+            self.finish(run.map(|run| record(&run, ended)), lease).await;
+            return ended;
+        };
+        let mut answered = None;
+        let ended = match self.write(run.as_ref(), &change).await {
+            Ok(Written::Answer(Some(written))) => {
+                let ended = self.reply(event, &written).await;
+                // Who finds the marker now need not send the answer again.
+                let sent = run.filter(|_| ended == Ended::Handled);
+                answered = sent.map(|run| run.amend_batch(&Marker::Answer(written), &Marker::Answered));
+                ended
+            }
+            Ok(Written::Answer(None)) => Ended::Handled,
+            Ok(Written::Elsewhere) => Ended::Elsewhere,
+            // Nothing is known to be written. A forecast is still a forecast; anything else must be said again.
+            Err(error) => {
+                self.lost_store(&error);
+                let sorry = talk::text(talk::BUSY);
+                match (plan, answer) {
+                    (Plan::Forecast(_), Some(answer)) => self.reply(event, &answer).await,
+                    (Plan::Unfollow, _) => Ended::Handled,
+                    _ => self.reply(event, &sorry).await,
+                }
+            }
+        };
+        self.finish(answered, lease).await;
+        ended
+    }
+
+    /// What an event is answered, and what it writes. What it writes brings its own answer.
+    async fn look_up(&self, event: &Event, plan: &Plan) -> (Option<Messages>, Option<Change>) {
+        let user = event.source.user_id.as_deref();
+        let busy = || Some(talk::text(talk::BUSY));
+        // Without a user there is nobody to keep something for, and without the store nowhere.
+        let keep = |change: Option<Result<Change, Error>>| match change {
+            Some(Ok(change)) if self.store_is_up() => (None, Some(change)),
+            _ => (busy(), None),
+        };
+        match plan {
+            Plan::Ignore => (None, None),
+            Plan::Say(say) => (Some(talk::say(say)), None),
+            Plan::Forecast(place) => {
+                let answer = self.forecast(place).await;
+                let change = user
+                    .and_then(|user| Change::profile(user, Edit::Visit(place), Some(answer.clone())).ok());
+                (Some(answer), change)
+            }
+            Plan::Saved(saved) => match self.profile(user).await {
+                Some(profile) => (Some(self.saved_forecast(&profile, *saved).await), None),
+                None => (busy(), None),
+            },
+            Plan::Recent => match self.profile(user).await {
+                Some(profile) => (Some(talk::recent(&profile.recent())), None),
+                None => (busy(), None),
+            },
+            Plan::Save(saved, place) => {
+                let answer = talk::saved(*saved, place);
+                keep(user.map(|user| Change::profile(user, Edit::Save(*saved, place), Some(answer))))
+            }
+            Plan::Book(change) => {
+                let life = self.webhook.config.last_transaction;
+                keep(user.map(|user| Change::book(user, life, change.clone())))
+            }
+            Plan::Erase => keep(user.map(Change::erase)),
+            Plan::Follow => {
+                let change =
+                    user.and_then(|u| Change::profile(u, Edit::Activate, Some(talk::welcome())).ok());
+                (Some(talk::welcome()), change)
+            }
+            Plan::Unfollow => (None, user.and_then(|u| Change::profile(u, Edit::Deactivate, None).ok())),
+        }
+    }
+
+    async fn saved_forecast(&self, profile: &Profile, saved: Saved) -> Messages {
+        match profile.saved(saved) {
+            Some(place) => self.forecast(place).await,
+            None => talk::not_saved(saved),
+        }
+    }
+
+    /// A forecast that is late is an apology: the reply needs its time too.
+    async fn forecast(&self, place: &Place) -> Messages {
+        let deadline = (Instant::now() + FORECAST).min(self.deadline - REPLY);
+        match timeout_at(deadline, self.webhook.weather.forecast(place, deadline)).await {
+            Ok(Ok(forecast)) => talk::text(forecast.text(self.now)),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "no forecast");
+                talk::text(talk::BUSY)
+            }
+            Err(_) => {
+                tracing::warn!("no forecast in time");
+                talk::text(talk::BUSY)
+            }
+        }
+    }
+
+    /// A user's profile; `None` where it cannot be known.
+    async fn profile(&self, user: Option<&str>) -> Option<Profile> {
+        let key = profile_key(user?).ok()?;
+        let there = self.get(&key).await.ok()?;
+        Some(Profile::read(there.as_deref()))
+    }
+
+    /// Commits the change together with the marker that has its answer, from what is there.
+    async fn write(&self, run: Option<&Run>, change: &Change) -> Result<Written, Error> {
+        let keys = change.keys();
+        let mut there = vec![None; keys.len()];
+        if change.reads_first() {
+            for (there, got) in there.iter_mut().zip(join_all(keys.iter().map(|key| self.get(key))).await) {
+                *there = got?;
+            }
+        }
+        for _ in 0..ROUNDS {
+            let step = change.step(&there);
+            let marker = step.answer.clone().map_or(Marker::Answered, Marker::Answer);
+            let batch = match run {
+                Some(run) => step.writes.and(run.commit_batch(&marker)),
+                None => step.writes,
+            };
+            let answer = self.commit(&batch).await?;
+            let committed = match (run, answer) {
+                (Some(run), answer) => run.committed(answer),
+                (None, Commit::Applied(_)) => Committed::Recorded,
+                (None, Commit::Refused(refusal)) => Committed::Refused(refusal),
+            };
+            match committed {
+                Committed::Recorded => return Ok(Written::Answer(step.answer)),
+                Committed::Lost => return Ok(Written::Elsewhere),
+                Committed::Refused(refusal) => {
+                    for (there, key) in there.iter_mut().zip(&keys) {
+                        // What the refusal does not speak of is as it was expected to be.
+                        if let Some(found) = Mismatch::find(&refusal, key) {
+                            *there = found.there.clone();
+                        }
+                    }
+                }
+            }
+        }
+        Err(Error::not_sent("others kept writing first"))
+    }
+
+    /// Sends the event's last record, and frees its lock: one round trip for both. A failure is a warning: the claim
+    /// and the lock end by themselves.
+    async fn finish(&self, record: Option<Batch>, lease: Option<Lease>) {
+        let release = lease.as_ref().map(Lease::release_batch);
+        let batches: Vec<Batch> = record.iter().chain(&release).cloned().collect();
+        let mut answers = self.commit_each(&batches).await.into_iter();
+        if record.is_some() {
+            answers.next();
+        }
+        if let Some(lease) = lease {
+            let status = match answers.next() {
+                Some(Ok(answer)) => match lease.released(answer) {
+                    Release::Released => "released",
+                    Release::Outlasted => "outlasted",
+                },
+                _ => "failed",
+            };
+            count("processing_lock_release_total", &[("status", status)]);
+            match status {
+                "released" => tracing::info!(status, "processing lock"),
+                _ => tracing::warn!(status, "processing lock"),
+            }
+        }
+    }
+
+    /// The answer of an event whose writes were committed by a run that may not have got to say so.
+    async fn answer_again(&self, event: &Event, answer: &Messages) -> Ended {
+        match self.reply(event, answer).await {
+            Ended::Failed => Ended::Failed,
+            _ => Ended::Duplicate,
+        }
+    }
+
+    /// Sends the reply. Failed means that surely nothing was sent, and that it is worth another delivery.
+    async fn reply(&self, event: &Event, messages: &Messages) -> Ended {
+        let Some(token) = event.reply_token.as_deref() else { return Ended::Handled };
+        let deadline = (Instant::now() + REPLY).min(self.deadline);
+        let reply = self.webhook.line.reply(token, messages, deadline).await;
+        let (outcome, request_id) = (reply.outcome.label(), reply.request_id);
+        count("line_reply_total", &[("outcome", outcome)]);
+        match reply.outcome {
+            Sent::Sent => tracing::info!(outcome, request_id, "reply"),
+            // A dead token is final: no delivery will bring it back.
+            Sent::InvalidToken => tracing::warn!(outcome, request_id, "reply"),
+            _ => tracing::error!(outcome, request_id, "reply"),
+        }
+        match reply.outcome {
+            Sent::RateLimited | Sent::Unauthorized | Sent::Unreachable { maybe_sent: false } => Ended::Failed,
+            _ => Ended::Handled,
+        }
+    }
+
+    fn store_is_up(&self) -> bool {
+        self.store_is_up.load(Ordering::Relaxed)
+    }
+
+    fn lost_store(&self, error: &Error) {
+        if self.store_is_up.swap(false, Ordering::Relaxed) {
+            tracing::warn!(%error, "the store failed: this delivery goes on without it");
+        }
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+        self.ask(self.webhook.store.get(key)).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        self.ask(self.webhook.store.commit(batch)).await
+    }
+
+    /// No answers at all where the store was given up on, or takes longer than the delivery has.
+    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+        if batches.is_empty() || !self.store_is_up() {
+            return Vec::new();
+        }
+        let Ok(answers) = timeout_at(self.deadline, self.webhook.store.commit_each(batches)).await else {
+            self.lost_store(&late());
+            return Vec::new();
+        };
+        if let Some(Err(error)) = answers.iter().find(|answer| answer.is_err()) {
+            self.lost_store(error);
+        }
+        answers
+    }
+
+    async fn ask<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        if !self.store_is_up() {
+            return Err(late());
+        }
+        let answer = timeout_at(self.deadline, call).await.unwrap_or_else(|_| Err(late()));
+        answer.inspect_err(|error| self.lost_store(error))
+    }
+}
+
+/// The record of an event that writes nothing: given up if it failed.
+fn record(run: &Run, ended: Ended) -> Batch {
+    match ended {
+        Ended::Failed => run.abandon_batch(),
+        _ => run.commit_batch(&Marker::Answered),
+    }
+}
+
+fn late() -> Error {
+    Error::unknown("no time left in this delivery")
+}
+
+/// What became of a change.
+enum Written {
+    /// It is written, and this is its answer.
+    Answer(Option<Messages>),
+    /// A successor has taken the event over.
+    Elsewhere,
+}

@@ -1,0 +1,105 @@
+#![doc = include_str!("../README.md")]
+
+mod change;
+mod config;
+mod delivery;
+pub mod plan;
+pub mod profile;
+pub mod talk;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode, header};
+use lambda_http::{Body, Request, Response};
+use onetap_line::signature::{Verdict, verify};
+use onetap_line::{Client, Delivery};
+use onetap_store::config::{ConfigError, Variables};
+use onetap_store::idem::Idempotency;
+use onetap_store::lease::unique_token;
+use onetap_store::{Store, open};
+use onetap_weather::Provider;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+pub use config::{Config, Lock};
+pub use plan::Scope;
+
+/// No delivery is larger.
+const MAX_BODY: usize = 1 << 20;
+/// LINE waits two seconds; this is what a delivery has of them.
+const DELIVERY: Duration = Duration::from_millis(1800);
+
+/// The function.
+#[derive(Debug)]
+pub struct Webhook {
+    store: Arc<dyn Store>,
+    idem: Idempotency,
+    weather: Arc<dyn Provider>,
+    line: Client,
+    config: Config,
+}
+
+impl Webhook {
+    /// The function, on this store and this weather.
+    pub fn new(
+        store: Arc<dyn Store>,
+        weather: Arc<dyn Provider>,
+        http: &onetap_http::Client,
+        config: Config,
+    ) -> Result<Webhook, ConfigError> {
+        let idem = Idempotency::new(Arc::clone(&store), config.idem.clone());
+        let line = Client::new(http.clone(), &config.line)?;
+        Ok(Webhook { store, idem, weather, line, config })
+    }
+
+    /// The function as the environment describes it.
+    pub fn from_variables(variables: &Variables<'_>) -> Result<Webhook, ConfigError> {
+        let config = Config::from_variables(variables)?;
+        let weather = onetap_weather::Config::from_variables(variables)?;
+        let store = open(&onetap_store::Config::from_variables(variables)?)?;
+        let http = onetap_http::Client::new();
+        Webhook::new(store, weather.open(&http), &http, config)
+    }
+
+    /// Answers a delivery: 200 if LINE need not send it again.
+    pub async fn handle(&self, request: Request) -> Response<Body> {
+        let deadline = Instant::now() + DELIVERY;
+        // Random, and good for one delivery: it ties the lines of a log together, and nobody to them.
+        let delivery = tracing::info_span!("delivery", correlation_id = &unique_token()[..12]);
+        let status = self.status(&request, deadline).instrument(delivery).await;
+        onetap_telemetry::flush();
+        let mut response = Response::new(Body::Empty);
+        *response.status_mut() = status;
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
+        }
+        response
+    }
+
+    async fn status(&self, request: &Request, deadline: Instant) -> StatusCode {
+        if request.method() != Method::POST {
+            return StatusCode::METHOD_NOT_ALLOWED;
+        }
+        let body: &[u8] = request.body().as_ref();
+        if body.len() > MAX_BODY {
+            tracing::warn!("a delivery is too large");
+            return StatusCode::PAYLOAD_TOO_LARGE;
+        }
+        let signature = request.headers().get("x-line-signature").and_then(|value| value.to_str().ok());
+        if verify(&self.config.line.secrets, body, signature) != Verdict::Genuine {
+            tracing::warn!("a delivery is not signed by LINE");
+            return StatusCode::UNAUTHORIZED;
+        }
+        let Ok(Delivery { events }) = Delivery::parse(body) else {
+            tracing::warn!("a delivery is signed, and not JSON");
+            return StatusCode::BAD_REQUEST;
+        };
+        let ended = delivery::Delivery::new(self, deadline).handle(&events).await;
+        if ended.iter().any(|ended| ended.comes_again()) {
+            StatusCode::INTERNAL_SERVER_ERROR
+        } else {
+            StatusCode::OK
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What an event asks for, and whether that needs the lock. No I/O, no clock: the whole chat as a table.
+
+use onetap_ledger::chat::{self, Sentence};
+use onetap_ledger::{Change, Moment};
+use onetap_line::webhook::{Chat, Event, Kind, Message};
+use onetap_weather::places::{by_address, is_place_text, nearest, search};
+use onetap_weather::{Found, Place};
+use percent_encoding::percent_decode_str;
+
+/// Which events take the processing lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Buttons that can be tapped twice in a second: the saved places' forecasts and the recent places.
+    Selective,
+    /// Every text, location and button.
+    All,
+}
+
+impl Scope {
+    /// Whether `event` takes the lock. Follow and unfollow never do.
+    pub fn locks(self, event: &Event, plan: &Plan) -> bool {
+        match (self, &event.kind) {
+            (
+                Scope::All,
+                Kind::Message(Message::Text(_) | Message::Location { .. }) | Kind::Postback { .. },
+            ) => true,
+            (Scope::Selective, Kind::Postback { .. }) => matches!(plan, Plan::Saved(_) | Plan::Recent),
+            _ => false,
+        }
+    }
+}
+
+/// A place that a user saves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// 住家
+    Home,
+    /// 公司
+    Office,
+}
+
+impl Saved {
+    /// As people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Saved::Home => "住家",
+            Saved::Office => "公司",
+        }
+    }
+}
+
+/// What an event asks for.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// Nothing that this bot does.
+    Ignore,
+    /// An answer that is known without looking anything up.
+    Say(Say),
+    /// The forecast of a place.
+    Forecast(&'static Place),
+    /// The forecast of a saved place.
+    Saved(Saved),
+    /// The places that were asked for last.
+    Recent,
+    /// This place is to be saved.
+    Save(Saved, &'static Place),
+    /// A change of the last transaction.
+    Book(Change),
+    /// Everything that is kept for the user is to go.
+    Erase,
+    /// The user is here, for the first time or again.
+    Follow,
+    /// The user has left.
+    Unfollow,
+}
+
+/// An answer that is known without looking anything up.
+#[derive(Clone, Debug)]
+pub enum Say {
+    /// Send me where you are.
+    AskLocation,
+    /// The settings menu.
+    Settings,
+    /// The menu of everything else.
+    Other,
+    /// A button of another bot, or of another time.
+    UnknownAction,
+    /// Which of these?
+    Choose(Vec<&'static Place>, Option<Saved>),
+    /// More places than can be offered.
+    TooMany,
+    /// No place is called so.
+    NoSuchPlace,
+    /// Which place is to be saved?
+    SaveWhich(Saved),
+    /// Nothing near there.
+    OnlyTaiwan,
+    /// What can be said.
+    Help,
+    /// To a group that the bot joined.
+    Greeting,
+    /// What the ledger has to say to a sentence that it cannot use.
+    Ledger(chat::Answer),
+}
+
+/// What `event`, which happened at `now`, asks for.
+pub fn plan(event: &Event, now: Moment) -> Plan {
+    match &event.kind {
+        Kind::Postback { data } => postback(data),
+        Kind::Message(Message::Text(text)) => words(text.trim(), event.source.chat, now),
+        Kind::Message(Message::Location { address, latitude, longitude }) => {
+            let named = address.as_deref().and_then(by_address);
+            named
+                .or_else(|| nearest(*latitude, *longitude))
+                .map_or(Plan::Say(Say::OnlyTaiwan), Plan::Forecast)
+        }
+        Kind::Follow => Plan::Follow,
+        Kind::Unfollow => Plan::Unfollow,
+        Kind::Join => Plan::Say(Say::Greeting),
+        Kind::Message(Message::Other(_)) | Kind::Leave | Kind::Other(_) | Kind::Skipped(_) => Plan::Ignore,
+    }
+}
+
+/// A button's data is a query string.
+fn postback(data: &str) -> Plan {
+    let field = |name: &str| {
+        let mut pairs = data.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.rfind(|(n, _)| *n == name).map(|(_, value)| percent_decode_str(value).decode_utf8_lossy())
+    };
+    match (field("action").as_deref(), field("type").as_deref()) {
+        (Some("weather"), Some("home")) => Plan::Saved(Saved::Home),
+        (Some("weather"), Some("office")) => Plan::Saved(Saved::Office),
+        (Some("weather"), Some("current")) => Plan::Say(Say::AskLocation),
+        (Some("recent_queries"), _) => Plan::Recent,
+        (Some("settings"), _) => Plan::Say(Say::Settings),
+        (Some("other"), _) => Plan::Say(Say::Other),
+        _ => Plan::Say(Say::UnknownAction),
+    }
+}
+
+/// Settings, delete, edit, entry, place, help: the first that it is. In a group the bot speaks when it is spoken to.
+fn words(text: &str, chat: Chat, now: Moment) -> Plan {
+    let alone = matches!(chat, Chat::User | Chat::Unknown);
+    if let Some((saved, name)) = setting(text) {
+        return match search(name) {
+            _ if name.is_empty() => Plan::Say(Say::SaveWhich(saved)),
+            Found::One(place) => Plan::Save(saved, place),
+            Found::Few(places) => Plan::Say(Say::Choose(places, Some(saved))),
+            Found::Many => Plan::Say(Say::TooMany),
+            Found::Nothing => Plan::Say(Say::NoSuchPlace),
+        };
+    }
+    if text == "刪除我的資料" {
+        return Plan::Erase;
+    }
+    match chat::parse(text, now) {
+        Sentence::Delete => return Plan::Book(Change::Delete),
+        Sentence::Edit(edit) => return Plan::Book(Change::Edit(edit)),
+        Sentence::Note(note) => return Plan::Book(Change::Note(note)),
+        Sentence::EditProblem(answer) => return Plan::Say(Say::Ledger(answer)),
+        // A number in a group's talk is no entry of ours that lacks something.
+        Sentence::NoteProblem(answer) if alone => return Plan::Say(Say::Ledger(answer)),
+        Sentence::NoteProblem(_) | Sentence::Other => {}
+    }
+    let found = if is_place_text(text) { search(text) } else { Found::Nothing };
+    match found {
+        Found::One(place) => Plan::Forecast(place),
+        Found::Few(places) => Plan::Say(Say::Choose(places, None)),
+        Found::Many => Plan::Say(Say::TooMany),
+        Found::Nothing if !alone => Plan::Ignore,
+        Found::Nothing if is_place_text(text) && !HELP.contains(&text) => Plan::Say(Say::NoSuchPlace),
+        Found::Nothing => Plan::Say(Say::Help),
+    }
+}
+
+/// Words that look like a place name and ask for help.
+const HELP: [&str; 6] = ["說明", "幫助", "使用說明", "你好", "您好", "哈囉"];
+
+/// `設定住家 X` or `設定公司 X`, with the space or without.
+fn setting(text: &str) -> Option<(Saved, &str)> {
+    let text = text.strip_prefix("設定")?.trim_start();
+    [Saved::Home, Saved::Office]
+        .into_iter()
+        .find_map(|saved| Some((saved, text.strip_prefix(saved.name())?.trim())))
+}

@@ -1,0 +1,100 @@
+//! What is kept for a user: the saved places, the last ones asked for, and whether the user is here.
+
+use std::fmt;
+
+use onetap_weather::Place;
+use onetap_weather::places::by_name;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::plan::Saved;
+
+/// So many recent places are kept.
+const RECENT: usize = 5;
+
+/// A profile, as JSON under `user:{user_id}:profile`. `Debug` shows nothing of it.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    home: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    office: Option<String>,
+    #[serde(default)]
+    recent: Vec<String>,
+    #[serde(default = "yes")]
+    active: bool,
+    /// What a newer version keeps beside these.
+    #[serde(flatten)]
+    more: Map<String, Value>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Profile(…)")
+    }
+}
+
+/// A change of a profile.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    /// This place is saved.
+    Save(Saved, &'static Place),
+    /// This place was asked for.
+    Visit(&'static Place),
+    /// The user is here.
+    Activate,
+    /// The user has left.
+    Deactivate,
+}
+
+impl Profile {
+    /// The profile that is there. What cannot be read is as good as none: it holds nothing that the user could not
+    /// say again.
+    pub fn read(there: Option<&str>) -> Profile {
+        there
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or(Profile { active: true, ..Profile::default() })
+    }
+
+    /// As it is kept.
+    pub fn to_json(&self) -> String {
+        // Texts and a flag always serialize.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The saved place, if there is one that still exists.
+    pub fn saved(&self, saved: Saved) -> Option<&'static Place> {
+        let name = match saved {
+            Saved::Home => self.home.as_deref(),
+            Saved::Office => self.office.as_deref(),
+        };
+        name.and_then(by_name)
+    }
+
+    /// The places that were asked for, the latest first.
+    pub fn recent(&self) -> Vec<&'static Place> {
+        self.recent.iter().filter_map(|name| by_name(name)).take(RECENT).collect()
+    }
+
+    /// With `edit` made.
+    #[must_use]
+    pub fn with(mut self, edit: &Edit) -> Profile {
+        match edit {
+            Edit::Save(Saved::Home, place) => self.home = Some(place.name()),
+            Edit::Save(Saved::Office, place) => self.office = Some(place.name()),
+            Edit::Visit(place) => {
+                let name = place.name();
+                self.recent.retain(|other| *other != name);
+                self.recent.insert(0, name);
+                self.recent.truncate(RECENT);
+            }
+            Edit::Activate => self.active = true,
+            Edit::Deactivate => self.active = false,
+        }
+        self
+    }
+}

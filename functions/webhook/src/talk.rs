@@ -1,0 +1,99 @@
+//! What is said, in the words of the bot.
+
+use onetap_line::{Action, Message, Messages};
+use onetap_weather::Place;
+
+use crate::plan::{Saved, Say};
+
+/// To a second tap while the first is being handled.
+pub const PROCESSING: &str = "⏳ 正在為您查詢天氣，請稍候...";
+/// Where the store or a forecast is needed and cannot be had.
+pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";
+
+const HELP: &str = "您可以這樣使用：\n\
+    • 輸入地名查天氣：信義區、永和、花蓮市\n\
+    • 傳送位置訊息查當地天氣\n\
+    • 設定住家 永和區、設定公司 信義區\n\
+    • 記帳：午餐 120 信用卡\n\
+    • 修改金額 150、上一筆分類改教育、刪除上一筆\n\
+    • 刪除我的資料";
+
+/// A message of these words.
+pub fn text(text: impl Into<String>) -> Messages {
+    Message::text(text).into()
+}
+
+/// The answer that is known.
+pub fn say(say: &Say) -> Messages {
+    match say {
+        Say::AskLocation => Message::text("請傳送您的位置，為您查詢當地天氣。")
+            .quick_reply(Action::location("傳送位置"))
+            .into(),
+        Say::Settings => Message::text("請輸入「設定住家 地名」或「設定公司 地名」，例如：設定住家 永和區")
+            .quick_reply(Action::message("設定住家", "設定住家"))
+            .quick_reply(Action::message("設定公司", "設定公司"))
+            .into(),
+        Say::Other => Message::text("其他功能")
+            .quick_reply(Action::message("使用說明", "使用說明"))
+            .quick_reply(Action::postback("最近查詢", "action=recent_queries"))
+            .quick_reply(Action::message("刪除我的資料", "刪除我的資料"))
+            .into(),
+        Say::UnknownAction => text("未知的操作"),
+        Say::Choose(places, saved) => {
+            let choose = Message::text("找到多個符合的地點，請選擇：");
+            let name = |place: &Place| match saved {
+                Some(saved) => format!("設定{} {}", saved.name(), place.name()),
+                None => place.name(),
+            };
+            let offer = |message: Message, place: &&'static Place| {
+                message.quick_reply(Action::message(place.name(), name(place)))
+            };
+            places.iter().fold(choose, offer).into()
+        }
+        Say::TooMany => text("符合的地點太多，請輸入更完整的地名，例如：臺北市信義區"),
+        Say::NoSuchPlace => text("找不到這個地點，請輸入臺灣的鄉鎮市區名稱，例如：永和區"),
+        Say::SaveWhich(saved) => {
+            text(format!("請輸入「設定{} 地名」，例如：設定{} 永和區", saved.name(), saved.name()))
+        }
+        Say::OnlyTaiwan => text("目前只提供臺灣地區的天氣查詢。"),
+        Say::Help => text(HELP),
+        Say::Greeting => text(format!("大家好！{HELP}")),
+        Say::Ledger(answer) => text(answer.0.as_str()),
+    }
+}
+
+/// To a user who came.
+pub fn welcome() -> Messages {
+    text(format!("歡迎使用！{HELP}"))
+}
+
+/// After a place was saved.
+pub fn saved(saved: Saved, place: &Place) -> Messages {
+    text(format!("已將{}設定為{}", saved.name(), place.name()))
+}
+
+/// Where the place that is asked for was never saved.
+pub fn not_saved(saved: Saved) -> Messages {
+    text(format!(
+        "尚未設定{}，請輸入「設定{} 地名」，例如：設定{} 永和區",
+        saved.name(),
+        saved.name(),
+        saved.name()
+    ))
+}
+
+/// The places that were asked for last.
+pub fn recent(places: &[&'static Place]) -> Messages {
+    if places.is_empty() {
+        return text("目前沒有最近查詢的地點，請輸入地名查詢天氣。");
+    }
+    let offer = |message: Message, place: &&'static Place| {
+        message.quick_reply(Action::message(place.name(), place.name()))
+    };
+    places.iter().fold(Message::text("最近查詢的地點："), offer).into()
+}
+
+/// After everything was erased.
+pub fn erased() -> Messages {
+    text("已刪除您的所有資料。")
+}

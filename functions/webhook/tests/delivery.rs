@@ -1,0 +1,431 @@
+//! One effect: taps at once, deliveries again, locks that outlast, stores that fail. On every backend.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod support;
+
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onetap_line::testing::Fault as LineFault;
+use onetap_servers::{Broken, Fault as HttpFault};
+use onetap_store::Key;
+use onetap_store::Store;
+use onetap_store::testing::{Fault, Faulty};
+use serde_json::json;
+use support::*;
+use tokio::time::{Instant, sleep};
+
+/// A test of each of these for each backend.
+macro_rules! on_every_backend {
+    ($($promise:ident)*) => {
+        mod on_memory { $(#[tokio::test] async fn $promise() {
+            super::$promise(super::memory()).await
+        })* }
+        mod on_redis { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
+            let opened = super::open_redis().await;
+            super::$promise(opened.store.clone()).await
+        })* }
+        mod on_upstash { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
+            let opened = super::open_upstash().await;
+            super::$promise(opened.store.clone()).await
+        })* }
+        mod on_dynamodb { $(#[tokio::test] async fn $promise() {
+            let opened = super::open_dynamodb().await;
+            super::$promise(opened.store.clone()).await
+        })* }
+        mod on_dynamodb_local { $(#[tokio::test] #[ignore = "needs DynamoDB Local"] async fn $promise() {
+            let opened = super::open_dynamodb_local().await;
+            super::$promise(opened.store.clone()).await
+        })* }
+    };
+}
+
+on_every_backend! {
+    of_two_taps_at_once_one_is_answered_and_one_is_told_to_wait
+    of_twenty_taps_at_once_one_is_answered_and_nineteen_are_told_to_wait
+    after_the_first_is_done_the_next_tap_works_at_once
+    work_that_outlasts_the_lock_does_not_free_the_next_holders
+    the_same_delivery_ten_times_has_one_reply_an_event_and_no_duplicate_is_told_to_wait
+    of_a_delivery_only_what_failed_is_handled_again
+    a_reply_that_was_not_sent_is_sent_by_the_redelivery_and_the_write_is_not_repeated
+    erasing_leaves_no_key_of_the_user
+    of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up
+}
+
+async fn bot_with_home(store: Arc<dyn Store>, more: &[(&str, &str)]) -> (Bot, String) {
+    let (bot, user) = (Bot::with(store, more), user());
+    assert_eq!(bot.ask(&user, "設定住家 永和區").await, "已將住家設定為新北市永和區");
+    (bot, user)
+}
+
+async fn taps_at_once(store: Arc<dyn Store>, count: usize) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    bot.weather.slow_down(Duration::from_millis(400));
+    let taps = (0..count).map(|_| {
+        let (webhook, tap) = (Arc::clone(&bot.webhook), tap(&user, HOME));
+        tokio::spawn(async move { deliver(&webhook, &[tap]).await })
+    });
+    for status in join_all(taps.collect::<Vec<_>>()).await {
+        assert_eq!(status.unwrap(), 200);
+    }
+    let said = bot.said();
+    assert_eq!(said.len(), count);
+    assert_eq!(said.iter().filter(|text| text.starts_with("新北市永和區")).count(), 1, "{said:?}");
+    assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), count - 1);
+    assert_eq!(bot.weather.calls(), 1);
+}
+
+async fn of_two_taps_at_once_one_is_answered_and_one_is_told_to_wait(store: Arc<dyn Store>) {
+    taps_at_once(store, 2).await;
+}
+
+async fn of_twenty_taps_at_once_one_is_answered_and_nineteen_are_told_to_wait(store: Arc<dyn Store>) {
+    taps_at_once(store, 20).await;
+}
+
+async fn after_the_first_is_done_the_next_tap_works_at_once(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    for n in 1..=3 {
+        assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+        assert!(bot.said()[0].starts_with("新北市永和區（範例資料）"));
+        assert_eq!(bot.weather.calls(), n);
+    }
+}
+
+async fn work_that_outlasts_the_lock_does_not_free_the_next_holders(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[("PROCESSING_LOCK_TIMEOUT_SECONDS", "1")]).await;
+    // 0.8 s of weather and 0.4 s of LINE: the lock of 1 s is over before the reply is.
+    bot.weather.slow_down(Duration::from_millis(800));
+    bot.line.fail_next(LineFault::Delay(Duration::from_millis(400)));
+    let late = tokio::spawn({
+        let (webhook, tap) = (Arc::clone(&bot.webhook), tap(&user, HOME));
+        async move { deliver(&webhook, &[tap]).await }
+    });
+    sleep(Duration::from_millis(1070)).await;
+    let next = tokio::spawn({
+        let (webhook, tap) = (Arc::clone(&bot.webhook), tap(&user, HOME));
+        async move { deliver(&webhook, &[tap]).await }
+    });
+    assert_eq!(late.await.unwrap(), 200);
+    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    assert!(bot.store.get(&key).await.unwrap().is_some(), "the next one's lock stands");
+    assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+    assert_eq!(next.await.unwrap(), 200);
+    let said = bot.said();
+    assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), 1, "{said:?}");
+    assert_eq!(bot.store.get(&key).await, Ok(None));
+}
+
+async fn the_same_delivery_ten_times_has_one_reply_an_event_and_no_duplicate_is_told_to_wait(
+    store: Arc<dyn Store>,
+) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    bot.weather.slow_down(Duration::from_millis(100));
+    let events =
+        [tap(&user, HOME), text(&support::user(), "午餐 120 信用卡"), text(&support::user(), "信義區")];
+    let at_once = (0..6).map(|_| {
+        let (webhook, events) = (Arc::clone(&bot.webhook), events.to_vec());
+        tokio::spawn(async move { deliver(&webhook, &events).await })
+    });
+    let statuses: Vec<u16> =
+        join_all(at_once.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
+    assert!(statuses.iter().all(|status| [200, 500].contains(status)), "{statuses:?}");
+    for _ in 0..4 {
+        let mut again = events.to_vec();
+        again.iter_mut().for_each(|event| event["deliveryContext"]["isRedelivery"] = true.into());
+        assert_eq!(bot.deliver(&again).await, 200);
+    }
+    let said = bot.said();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(!said.contains(&PROCESSING.to_owned()), "{said:?}");
+    assert!(said.iter().any(|text| text.starts_with("已記帳")), "{said:?}");
+    assert_eq!(bot.weather.calls(), 1, "信義區 is two places");
+}
+
+async fn of_a_delivery_only_what_failed_is_handled_again(store: Arc<dyn Store>) {
+    let bot = Bot::new(store);
+    let events = ["永和", "花蓮市", "板橋"].map(|place| text(&user(), place));
+    assert_eq!(bot.deliver(&events[..2]).await, 200);
+    bot.line.fail_next(LineFault::Status(429, r#"{"message":"too many"}"#.into()));
+    assert_eq!(bot.deliver(&events).await, 500, "the third failed before its reply");
+    assert_eq!(bot.said().len(), 2);
+    let calls = bot.weather.calls();
+    assert_eq!(bot.deliver(&events).await, 200);
+    let said = bot.said();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("新北市板橋區"), "{said:?}");
+    assert!(bot.weather.calls() <= calls + 1);
+}
+
+async fn a_reply_that_was_not_sent_is_sent_by_the_redelivery_and_the_write_is_not_repeated(
+    store: Arc<dyn Store>,
+) {
+    let (bot, user) = (Bot::new(store), user());
+    let entry = text(&user, "午餐 120 信用卡");
+    bot.line.fail_next(LineFault::Status(429, r#"{"message":"too many"}"#.into()));
+    assert_eq!(bot.deliver(from_ref(&entry)).await, 500);
+    let key = Key::new(format!("user:{user}:last_transaction")).unwrap();
+    let written = bot.store.get(&key).await.unwrap().expect("it is written before the reply");
+    assert!(bot.ask(&user, "修改金額 150").await.contains("• 原幣金額：120 → 150"));
+    assert_eq!(bot.deliver(from_ref(&entry)).await, 200);
+    let said = bot.said();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("已記帳") && said[0].contains("120"), "{said:?}");
+    let now = bot.store.get(&key).await.unwrap().unwrap();
+    assert_eq!(now, written.replace(":120,", ":150,"), "the edit in between stands");
+    assert_eq!(bot.deliver(&[entry]).await, 200);
+    assert_eq!(bot.said().len(), 0, "LINE takes one reply a token");
+}
+
+async fn erasing_leaves_no_key_of_the_user(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[("PROCESSING_LOCK_SCOPE", "all")]).await;
+    bot.ask(&user, "永和").await;
+    bot.ask(&user, "午餐 120 信用卡").await;
+    let keys = ["user:{}:profile", "user:{}:last_transaction", "processing:user:{}"]
+        .map(|name| Key::new(name.replace("{}", &user)).unwrap());
+    assert!(bot.store.get(&keys[0]).await.unwrap().is_some());
+    assert!(bot.store.get(&keys[1]).await.unwrap().is_some());
+    assert_eq!(bot.ask(&user, "刪除我的資料").await, "已刪除您的所有資料。");
+    for key in &keys {
+        assert_eq!(bot.store.get(key).await, Ok(None));
+    }
+    assert_eq!(bot.ask(&user, "刪除我的資料").await, "已刪除您的所有資料。", "nothing left is fine too");
+}
+
+async fn of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up(
+    store: Arc<dyn Store>,
+) {
+    let (bot, first) = bot_with_home(store, &[]).await;
+    let second = user();
+    bot.ask(&second, "設定住家 花蓮市").await;
+    let events =
+        [tap(&first, HOME), tap(&first, HOME), tap(&second, HOME), tap(&first, "action=recent_queries")];
+    assert_eq!(bot.deliver(&events).await, 200);
+    let said = bot.said();
+    assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), 2, "{said:?}");
+    assert_eq!(said.iter().filter(|text| text.contains("範例資料")).count(), 2, "{said:?}");
+    // A duplicate of the first does not stand in the way of a new tap behind it.
+    assert_eq!(bot.deliver(&[events[0].clone(), tap(&first, HOME)]).await, 200);
+    let said = bot.said();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("新北市永和區"), "{said:?}");
+}
+
+/// A store that is down: what needs it says so, everything else goes on, in time.
+async fn goes_on_without(environment: &Environment) {
+    for scope in ["selective", "all"] {
+        let store = {
+            let lookup = |name: &str| environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+            onetap_store::open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap()
+        };
+        let bot = Bot::with(store, &[("PROCESSING_LOCK_SCOPE", scope)]);
+        let user = user();
+        let before = onetap_telemetry::prometheus();
+        let cases = [
+            (text(&user, "永和"), "新北市永和區"),
+            (location(&user, "100臺北市中正區", 25.03, 121.52), "臺北市中正區"),
+            (tap(&user, HOME), BUSY),
+            (tap(&user, "action=recent_queries"), BUSY),
+            (text(&user, "設定住家 永和區"), BUSY),
+            (text(&user, "午餐 120 信用卡"), BUSY),
+            (text(&user, "修改金額 150"), BUSY),
+            (tap(&user, "action=settings"), "請輸入"),
+        ];
+        for (event, answer) in cases {
+            let start = Instant::now();
+            assert_eq!(bot.deliver(from_ref(&event)).await, 200);
+            assert!(start.elapsed() <= Duration::from_millis(300 + 100), "{:?}", start.elapsed());
+            let said = bot.said();
+            assert_eq!(said.len(), 1);
+            assert!(said[0].starts_with(answer), "{said:?} to {answer}");
+        }
+        assert_ne!(before, onetap_telemetry::prometheus());
+    }
+    assert!(
+        onetap_telemetry::prometheus()
+            .contains(r#"processing_lock_acquire_total{source_type="user",status="failed_open"}"#)
+    );
+    assert!(onetap_telemetry::prometheus().contains(r#"kv_error_total{operation="set"}"#));
+}
+
+fn upstash_at(url: String) -> Environment {
+    variables(&[
+        ("STORE", "upstash"),
+        ("UPSTASH_REDIS_REST_URL", &url),
+        ("UPSTASH_REDIS_REST_TOKEN", "t"),
+        ("STORE_TIMEOUT_MS", "300"),
+    ])
+}
+
+#[tokio::test]
+async fn a_dead_store_fails_open() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    goes_on_without(&upstash_at(format!("http://127.0.0.1:{port}"))).await;
+    let redis = format!("redis://127.0.0.1:{port}");
+    goes_on_without(&variables(&[("STORE", "redis"), ("REDIS_URL", &redis), ("STORE_TIMEOUT_MS", "300")]))
+        .await;
+}
+
+#[tokio::test]
+async fn a_hanging_store_fails_open_and_costs_its_limit_once_a_delivery() {
+    let server = Broken::accepts_and_never_answers().await;
+    goes_on_without(&upstash_at(server.url())).await;
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_the_token_fails_open() {
+    let denied = r#"{"error":"WRONGPASS invalid or missing auth token"}"#;
+    let server = Broken::start(HttpFault::Status(401, denied.into())).await;
+    goes_on_without(&upstash_at(server.url())).await;
+}
+
+#[tokio::test]
+async fn where_only_the_writes_fail_the_work_goes_on() {
+    let bot = Bot::new(Faulty::new(memory(), |_| Fault::NotSent));
+    let user = user();
+    assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"));
+    assert_eq!(bot.ask(&user, "設定住家 永和區").await, BUSY);
+    // The claim passes and the write does not: the third call of each delivery, after claim and profile.
+    let flaky = Faulty::new(memory(), |call| if call % 3 == 0 { Fault::NotSent } else { Fault::Pass });
+    let bot = Bot::new(flaky);
+    assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"));
+}
+
+#[tokio::test]
+async fn the_round_trips_of_an_event_are_counted() {
+    let counting = Faulty::counting(memory());
+    let (bot, user) = (Bot::new(counting.clone()), user());
+    let mut before = 0;
+    let mut since = || {
+        let calls = counting.calls() - before;
+        before = counting.calls();
+        calls
+    };
+    bot.deliver(&[text(&user, "設定住家 永和區")]).await;
+    assert_eq!(since(), 4, "claim, the profile, the new one with the marker, and that it was answered");
+    bot.deliver(&[tap(&user, HOME)]).await;
+    assert_eq!(since(), 3, "claim and lock, the profile, marker and release");
+    bot.deliver(&[tap(&user, "action=settings")]).await;
+    assert_eq!(since(), 2, "claim, marker");
+    bot.deliver(&[text(&user, "午餐 120 信用卡")]).await;
+    assert_eq!(since(), 3, "claim, the entry with the marker, and that it was answered");
+    let many: Vec<_> = (0..10).map(|_| tap(&support::user(), HOME)).collect();
+    bot.deliver(&many).await;
+    assert_eq!(since(), 1 + 10 + 10, "one before for all of them");
+    bot.deliver(&many).await;
+    assert_eq!(since(), 1 + 10, "ten duplicates: one look, and the locks that they asked for go back");
+}
+
+#[tokio::test]
+async fn with_the_lock_disabled_none_is_taken_and_dedupe_stays() {
+    let counting = Faulty::counting(memory());
+    let bot = Bot::with(counting.clone(), &[("PROCESSING_LOCK_ENABLED", "false")]);
+    let user = user();
+    bot.weather.slow_down(Duration::from_millis(50));
+    bot.ask(&user, "設定住家 永和區").await;
+    let first = tap(&user, HOME);
+    let (one, other) = ([first.clone()], [tap(&user, HOME)]);
+    assert_eq!(tokio::join!(bot.deliver(&one), bot.deliver(&other)), (200, 200));
+    assert!(bot.said().iter().all(|text| text.starts_with("新北市永和區")));
+    assert_eq!(bot.deliver(&[first]).await, 200);
+    assert_eq!(bot.said().len(), 0);
+    assert_eq!(bot.store.get(&Key::new(format!("processing:user:{user}")).unwrap()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn an_event_that_is_being_handled_elsewhere_comes_again() {
+    let bot = Bot::new(memory());
+    bot.weather.slow_down(Duration::from_millis(300));
+    let event = text(&user(), "永和");
+    let first = tokio::spawn({
+        let (webhook, event) = (Arc::clone(&bot.webhook), event.clone());
+        async move { deliver(&webhook, &[event]).await }
+    });
+    while bot.weather.calls() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bot.deliver(from_ref(&event)).await, 500);
+    assert_eq!(first.await.unwrap(), 200);
+    assert_eq!(bot.deliver(&[event]).await, 200);
+    assert_eq!(bot.said().len(), 1);
+}
+
+#[tokio::test]
+async fn an_event_without_an_id_is_handled_without_dedupe() {
+    let bot = Bot::new(memory());
+    let mut event = text(&user(), "永和");
+    event.as_object_mut().unwrap().remove("webhookEventId");
+    event["replyToken"] = "one".into();
+    assert_eq!(bot.deliver(from_ref(&event)).await, 200);
+    event["replyToken"] = "two".into();
+    assert_eq!(bot.deliver(&[event]).await, 200);
+    assert_eq!(bot.said().len(), 2);
+}
+
+#[tokio::test]
+async fn the_answers_of_line_are_told_apart() {
+    let bot = Bot::new(memory());
+    let cases = [
+        (LineFault::Status(400, r#"{"message":"Invalid reply token"}"#.into()), 200, "invalid_token"),
+        (
+            LineFault::Status(400, r#"{"message":"The request body has 1 error(s)"}"#.into()),
+            200,
+            "bad_request",
+        ),
+        (LineFault::Status(401, r#"{"message":"no"}"#.into()), 500, "unauthorized"),
+        (LineFault::Status(403, r#"{"message":"no"}"#.into()), 500, "unauthorized"),
+        (LineFault::Status(429, r#"{"message":"no"}"#.into()), 500, "rate_limited"),
+        (LineFault::Status(500, r#"{"message":"no"}"#.into()), 200, "server_error"),
+        (LineFault::DropAnswer, 200, "unknown"),
+    ];
+    for (fault, status, outcome) in cases {
+        bot.line.fail_next(fault);
+        assert_eq!(bot.deliver(&[tap(&user(), "action=settings")]).await, status, "{outcome}");
+        let counter = format!(r#"line_reply_total{{outcome="{outcome}"}}"#);
+        assert!(onetap_telemetry::prometheus().contains(&counter), "{counter}");
+    }
+}
+
+#[tokio::test]
+async fn a_late_forecast_is_an_apology_within_lines_two_seconds() {
+    let bot = Bot::new(memory());
+    bot.weather.slow_down(Duration::from_secs(10));
+    let start = Instant::now();
+    assert_eq!(bot.ask(&user(), "永和").await, BUSY);
+    assert!(start.elapsed() < Duration::from_millis(1800), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_hundred_events_of_a_hundred_users_are_all_answered() {
+    let bot = Bot::new(memory());
+    let events: Vec<_> = (0..100).map(|_| text(&user(), "永和")).collect();
+    assert_eq!(bot.deliver(&events).await, 200);
+    assert_eq!(bot.said().len(), 100);
+}
+
+#[tokio::test]
+async fn the_lock_is_keyed_by_the_user_in_every_kind_of_chat() {
+    let cases = [
+        (json!({"type": "user", "userId": "U1"}), true),
+        (json!({"type": "group", "groupId": "G1", "userId": "U1"}), true),
+        (json!({"type": "room", "roomId": "R1", "userId": "U1"}), true),
+        (json!({"type": "group", "groupId": "G1"}), false),
+        (json!({"type": "room", "roomId": "R1"}), false),
+        (json!({"type": "user"}), false),
+        (json!({}), false),
+    ];
+    for (source, locked) in cases {
+        let bot = Bot::new(memory());
+        let key = Key::new("processing:user:U1").unwrap();
+        let held =
+            onetap_store::Batch::new().put(&key, onetap_store::Expect::Absent, "x", Duration::from_secs(60));
+        let _ = bot.store.commit(&held).await.unwrap();
+        let mut event = tap("U1", HOME);
+        event["source"] = source.clone();
+        assert_eq!(bot.deliver(&[event]).await, 200);
+        let said = bot.said();
+        assert_eq!(said[0] == PROCESSING, locked, "{source}: {said:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! A bot on a store, LINE's API and a weather of our own, and events to send it.
+#![allow(dead_code, unreachable_pub, reason = "every test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail on the spot")]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::Request;
+use lambda_http::Body;
+use onetap_line::signature::sign;
+use onetap_line::testing::MessagingApi;
+use onetap_servers::{Dynamo, Redis, Upstash, create_table, dynamodb_local};
+use onetap_store::config::{Secret, Variables};
+use onetap_store::lease::unique_token;
+use onetap_store::{Memory, Store, open};
+use onetap_weather::{Error, Forecast, Place, Provider, Sample, Taipei};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use webhook::{Config, Webhook};
+
+pub const SECRET: &str = "planted-channel-secret";
+pub const TOKEN: &str = "planted-access-token";
+pub const PROCESSING: &str = "⏳ 正在為您查詢天氣，請稍候...";
+pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";
+
+pub type Environment = Vec<(String, String)>;
+
+pub fn variables(pairs: &[(&str, &str)]) -> Environment {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The sample's weather, counted and slowed.
+#[derive(Debug, Default)]
+pub struct Weather {
+    calls: AtomicUsize,
+    delay_ms: AtomicU64,
+}
+
+impl Weather {
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    pub fn slow_down(&self, delay: Duration) {
+        self.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Provider for Weather {
+    async fn forecast(&self, place: &Place, _deadline: Instant) -> Result<Forecast, Error> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        sleep(Duration::from_millis(self.delay_ms.load(Ordering::SeqCst))).await;
+        Ok(Sample::at(place, Taipei::now()))
+    }
+}
+
+pub struct Bot {
+    pub store: Arc<dyn Store>,
+    pub line: MessagingApi,
+    pub weather: Arc<Weather>,
+    pub webhook: Arc<Webhook>,
+}
+
+impl Bot {
+    pub fn new(store: Arc<dyn Store>) -> Bot {
+        Bot::with(store, &[])
+    }
+
+    /// With these variables beside those that every bot needs.
+    pub fn with(store: Arc<dyn Store>, more: &[(&str, &str)]) -> Bot {
+        let line = MessagingApi::start(Secret::new(TOKEN)).unwrap();
+        let weather = Arc::new(Weather::default());
+        let webhook = Arc::new(build(Arc::clone(&store), &line.url(), weather.clone(), more));
+        Bot { store, line, weather, webhook }
+    }
+
+    /// Another instance of the same bot, on a store that may misbehave.
+    pub fn instance(&self, store: Arc<dyn Store>, more: &[(&str, &str)]) -> Arc<Webhook> {
+        Arc::new(build(store, &self.line.url(), self.weather.clone(), more))
+    }
+
+    pub async fn deliver(&self, events: &[Value]) -> u16 {
+        deliver(&self.webhook, events).await
+    }
+
+    /// The texts of the replies since the last look, sorted: events of several users are answered side by side.
+    pub fn said(&self) -> Vec<String> {
+        let mut texts: Vec<String> =
+            self.line.take_replies().iter().map(|reply| reply.text().to_owned()).collect();
+        texts.sort();
+        texts
+    }
+
+    /// Sends one text of `user`, and returns the answer.
+    pub async fn ask(&self, user: &str, words: &str) -> String {
+        assert_eq!(self.deliver(&[text(user, words)]).await, 200);
+        let said = self.said();
+        assert_eq!(said.len(), 1, "{said:?}");
+        said[0].clone()
+    }
+}
+
+fn build(store: Arc<dyn Store>, line: &str, weather: Arc<Weather>, more: &[(&str, &str)]) -> Webhook {
+    let mut known: HashMap<&str, &str> = HashMap::from([
+        ("LINE_CHANNEL_SECRET", SECRET),
+        ("LINE_CHANNEL_ACCESS_TOKEN", TOKEN),
+        ("LINE_API_BASE_URL", line),
+    ]);
+    known.extend(more.iter().copied());
+    let config =
+        Config::from_variables(&Variables::from_lookup(|name| known.get(name).map(|v| (*v).to_owned())));
+    Webhook::new(store, weather, &onetap_http::Client::new(), config.unwrap()).unwrap()
+}
+
+pub async fn deliver(webhook: &Webhook, events: &[Value]) -> u16 {
+    deliver_body(webhook, json!({"destination": "U0", "events": events}).to_string().into_bytes()).await
+}
+
+pub async fn deliver_body(webhook: &Webhook, body: Vec<u8>) -> u16 {
+    let signature = sign(&Secret::new(SECRET), &body);
+    let request = Request::post("/line/webhook").header("x-line-signature", signature);
+    webhook.handle(request.body(Body::Binary(body)).unwrap()).await.status().as_u16()
+}
+
+/// A user nobody else is.
+pub fn user() -> String {
+    format!("U{}", unique_token())
+}
+
+/// An event of a user, with an id and a reply token of its own.
+pub fn event(user: &str, more: Value) -> Value {
+    let mut event = json!({
+        "webhookEventId": format!("01H{}", unique_token()),
+        "deliveryContext": {"isRedelivery": false},
+        "timestamp": 1_700_000_000_000_i64,
+        "mode": "active",
+        "replyToken": format!("planted-reply-{}", unique_token()),
+        "source": {"type": "user", "userId": user},
+    });
+    for (name, value) in more.as_object().unwrap() {
+        event[name] = value.clone();
+    }
+    event
+}
+
+pub fn text(user: &str, words: &str) -> Value {
+    event(user, json!({"type": "message", "message": {"type": "text", "id": "1", "text": words}}))
+}
+
+pub fn tap(user: &str, data: &str) -> Value {
+    event(user, json!({"type": "postback", "postback": {"data": data}}))
+}
+
+pub fn location(user: &str, address: &str, latitude: f64, longitude: f64) -> Value {
+    let message =
+        json!({"type": "location", "address": address, "latitude": latitude, "longitude": longitude});
+    event(user, json!({"type": "message", "message": message}))
+}
+
+pub const HOME: &str = "action=weather&type=home";
+
+pub fn in_group(mut event: Value) -> Value {
+    event["source"]["type"] = "group".into();
+    event["source"]["groupId"] = "planted-group".into();
+    event
+}
+
+pub fn memory() -> Arc<dyn Store> {
+    Arc::new(Memory::new())
+}
+
+fn store(pairs: &Environment) -> Arc<dyn Store> {
+    let lookup = |name: &str| pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+    open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap()
+}
+
+/// A store on a real server: how to open it from another process, and what must outlive it.
+pub struct Opened<S> {
+    pub store: Arc<dyn Store>,
+    pub environment: Environment,
+    pub server: S,
+}
+
+fn opened<S>(environment: Environment, server: S) -> Opened<S> {
+    Opened { store: store(&environment), environment, server }
+}
+
+pub async fn open_redis() -> Opened<Redis> {
+    let server = Redis::start().await;
+    opened(
+        variables(&[("STORE", "redis"), ("REDIS_URL", &server.url()), ("STORE_TIMEOUT_MS", "1500")]),
+        server,
+    )
+}
+
+pub async fn open_upstash() -> Opened<(Upstash, Redis)> {
+    let redis = Redis::start().await;
+    let gateway = Upstash::start(&redis.url()).await;
+    let environment = variables(&[
+        ("STORE", "upstash"),
+        ("UPSTASH_REDIS_REST_URL", &gateway.url()),
+        ("UPSTASH_REDIS_REST_TOKEN", gateway.token()),
+        ("STORE_TIMEOUT_MS", "1500"),
+    ]);
+    opened(environment, (gateway, redis))
+}
+
+fn dynamodb(url: &str) -> Environment {
+    variables(&[
+        ("STORE", "dynamodb"),
+        ("DYNAMODB_TABLE", "onetap"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ENDPOINT_URL_DYNAMODB", url),
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+        ("STORE_TIMEOUT_MS", "1500"),
+    ])
+}
+
+pub async fn open_dynamodb() -> Opened<Dynamo> {
+    let server = Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    opened(dynamodb(&server.url()), server)
+}
+
+pub async fn open_dynamodb_local() -> Opened<()> {
+    let url = dynamodb_local();
+    create_table(&url, "onetap").await;
+    opened(dynamodb(&url), ())
+}
