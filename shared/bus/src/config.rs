@@ -1,0 +1,103 @@
+//! The environment's part in it.
+
+use std::time::Duration;
+
+use onetap_store::config::{self, Backend, ConfigError, Variables};
+
+/// How long things are kept, and over how many streams they are spread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Streams a domain has (`EVENT_SHARD_COUNT`). Changing it moves jobs to other streams; what is in the old ones
+    /// stays there.
+    pub shard_count: u64,
+    /// How long a job's latest state is kept (`EVENT_STATE_TTL_SECONDS`).
+    pub state_ttl: Duration,
+    /// How long an event is remembered as done (`EVENT_PUBLISHED_TTL_SECONDS`): at least as long as the queue keeps a
+    /// message, or an old one is new again.
+    pub published_ttl: Duration,
+    /// About how many events a stream keeps (`EVENT_STREAM_MAXLEN`).
+    pub stream_maxlen: usize,
+    /// Whether there are streams at all: on Redis and in memory. On DynamoDB a stream for all jobs of a shard would
+    /// be one item that everybody waits for; the job logs do its work.
+    pub shard_streams: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            shard_count: 4,
+            state_ttl: Duration::from_secs(3600),
+            published_ttl: Duration::from_secs(7200),
+            stream_maxlen: 10_000,
+            shard_streams: true,
+        }
+    }
+}
+
+impl Config {
+    /// Reads `EVENT_…`, for the store that `store` names.
+    pub fn from_variables(variables: &Variables<'_>, store: &config::Config) -> Result<Config, ConfigError> {
+        let default = Config::default();
+        let seconds = |name: &str, default: Duration| {
+            let seconds = variables.positive(name, default.as_secs())?;
+            let life = Duration::from_secs(seconds);
+            let too_long = || ConfigError::new(name, "is over ten years");
+            if life > onetap_store::MAX_TTL { Err(too_long()) } else { Ok(life) }
+        };
+        let maxlen = variables.positive("EVENT_STREAM_MAXLEN", default.stream_maxlen as u64)?;
+        Ok(Config {
+            shard_count: variables.positive("EVENT_SHARD_COUNT", default.shard_count)?,
+            state_ttl: seconds("EVENT_STATE_TTL_SECONDS", default.state_ttl)?,
+            published_ttl: seconds("EVENT_PUBLISHED_TTL_SECONDS", default.published_ttl)?,
+            stream_maxlen: usize::try_from(maxlen).unwrap_or(usize::MAX),
+            shard_streams: !matches!(store.backend, Backend::DynamoDb { .. }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(set: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let lookup = |name: &str| {
+            let dynamodb = [
+                ("DYNAMODB_TABLE", "onetap"),
+                ("AWS_REGION", "x"),
+                ("AWS_ACCESS_KEY_ID", "x"),
+                ("AWS_SECRET_ACCESS_KEY", "x"),
+                ("STORE", "memory"),
+            ];
+            set.iter().chain(&dynamodb).find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        };
+        let variables = Variables::from_lookup(lookup);
+        Config::from_variables(&variables, &config::Config::from_variables(&variables)?)
+    }
+
+    #[test]
+    fn unset_variables_have_their_defaults() {
+        assert_eq!(read(&[]), Ok(Config::default()));
+    }
+
+    #[test]
+    fn dynamodb_has_no_shard_streams() {
+        assert_eq!(read(&[("STORE", "dynamodb")]), Ok(Config { shard_streams: false, ..Config::default() }));
+    }
+
+    #[test]
+    fn a_wrong_variable_is_named() {
+        for name in [
+            "EVENT_SHARD_COUNT",
+            "EVENT_STATE_TTL_SECONDS",
+            "EVENT_PUBLISHED_TTL_SECONDS",
+            "EVENT_STREAM_MAXLEN",
+        ] {
+            for wrong in ["0", "-1", "many"] {
+                assert_eq!(read(&[(name, wrong)]).unwrap_err().variable(), name);
+            }
+        }
+        assert!(read(&[("EVENT_STATE_TTL_SECONDS", "1000000000")]).is_err(), "no store keeps it so long");
+        let set = read(&[("EVENT_SHARD_COUNT", "7"), ("EVENT_STREAM_MAXLEN", "9")]).unwrap();
+        assert_eq!((set.shard_count, set.stream_maxlen), (7, 9));
+    }
+}

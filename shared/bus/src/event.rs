@@ -1,0 +1,321 @@
+//! What a producer sends, and everything that can be wrong with it.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::job::{domain_problem, id_problem, is_word};
+use crate::timestamp::is_timestamp;
+use crate::{Job, sequence};
+
+/// An event's JSON has at most so many bytes.
+pub const MAX_EVENT: usize = 128 * 1024;
+
+/// What is wrong with an event, each thing by name. Nothing of the event is quoted: this goes into logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(Vec<&'static str>);
+
+impl Malformed {
+    pub(crate) fn new(problems: Vec<&'static str>) -> Malformed {
+        Malformed(problems)
+    }
+
+    /// The wrong things, one sentence each.
+    pub fn problems(&self) -> &[&'static str] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// An event that may be published: its fields were looked at, and its text is kept as it was sent. Fields that a
+/// newer producer added stay in it, and a foreign reader sees the very bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Event {
+    job: Job,
+    stage: String,
+    seq: u64,
+    text: String,
+}
+
+/// The fields, each as it stands in the JSON: `null` is a value, a field twice is an error.
+#[derive(Deserialize)]
+struct Fields {
+    #[serde(default, deserialize_with = "present")]
+    job_id: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    domain: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    stage: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    seq: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    data: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    timestamp: Option<Value>,
+}
+
+fn present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(field).map(Some)
+}
+
+impl Event {
+    /// Reads an event, or names everything that is wrong with it.
+    ///
+    /// ```
+    /// let event = onetap_bus::Event::parse(
+    ///     r#"{"job_id":"job-1","domain":"scan","stage":"rule","seq":31,"data":{},"timestamp":"yesterday"}"#,
+    /// );
+    /// assert_eq!(
+    ///     event.unwrap_err().problems(),
+    ///     ["seq is outside its stage's range", "timestamp is not ISO 8601 with a date and a time"],
+    /// );
+    /// ```
+    pub fn parse(text: impl Into<String>) -> Result<Event, Malformed> {
+        let text = text.into();
+        if text.len() > MAX_EVENT {
+            return Err(Malformed(vec!["the event is over 128 KiB"]));
+        }
+        // Twice: first as a whole, because what is nested too deeply, or holds half a surrogate pair, some later
+        // reader (Redis' own among them) would stumble over. Then by field, which finds those that are there twice.
+        match serde_json::from_str(&text) {
+            Ok(Value::Object(_)) => {}
+            Ok(_) => return Err(Malformed(vec!["the event is not a JSON object"])),
+            Err(_) => return Err(Malformed(vec!["the event is not JSON"])),
+        }
+        let Ok(fields) = serde_json::from_str::<Fields>(&text) else {
+            return Err(Malformed(vec!["a field of the event is there twice"]));
+        };
+
+        let mut problems = Vec::new();
+        let id = fields.job_id.and_then(string).unwrap_or_default();
+        problems.extend(id_problem(&id));
+        let domain = fields.domain.and_then(string).unwrap_or_default();
+        problems.extend(domain_problem(&domain));
+        let stage = fields.stage.and_then(string).unwrap_or_default();
+        let known = is_word(&stage);
+        if !known {
+            problems.push("stage is not 1 to 32 of a-z 0-9 _ -");
+        }
+        let seq = fields.seq.as_ref().and_then(Value::as_u64);
+        match seq {
+            None => problems.push("seq is not a whole number"),
+            Some(seq) if known && !sequence::range(&stage).contains(&seq) => {
+                problems.push("seq is outside its stage's range");
+            }
+            Some(_) => {}
+        }
+        if fields.data.is_none() {
+            problems.push("data is missing");
+        }
+        if !fields.timestamp.and_then(string).is_some_and(|time| is_timestamp(&time)) {
+            problems.push("timestamp is not ISO 8601 with a date and a time");
+        }
+        match seq {
+            Some(seq) if problems.is_empty() => Ok(Event { job: Job::new(domain, id)?, stage, seq, text }),
+            _ => Err(Malformed(problems)),
+        }
+    }
+
+    /// Whose event it is.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// What the job was doing.
+    pub fn stage(&self) -> &str {
+        &self.stage
+    }
+
+    /// Its number, unique within the job.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The JSON, byte for byte as it was sent.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// No id and no data: an event may speak of people.
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event({} {}, {} bytes)", self.stage, self.seq, self.text.len())
+    }
+}
+
+fn string(value: Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// What a kept event is filtered by. A record that is no event (nobody here writes one) has neither.
+#[derive(Deserialize)]
+pub(crate) struct Place {
+    pub(crate) stage: String,
+    pub(crate) seq: u64,
+}
+
+impl Place {
+    pub(crate) fn of(text: &str) -> Option<Place> {
+        serde_json::from_str(text).ok()
+    }
+
+    pub(crate) fn is_final(&self) -> bool {
+        sequence::is_final(&self.stage, self.seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn good() -> Value {
+        json!({"job_id": "job-1", "domain": "scan", "stage": "vision", "seq": 10,
+            "data": {"status": "done"}, "timestamp": "2025-11-03T08:15:30.123456"})
+    }
+
+    fn with(field: &str, value: Value) -> Result<Event, Malformed> {
+        let mut event = good();
+        event[field] = value;
+        Event::parse(event.to_string())
+    }
+
+    fn problem(event: Result<Event, Malformed>) -> String {
+        event.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_event_keeps_its_bytes() {
+        let text = " {\n  \"seq\": 10, \"new_field\": [1.10, null],\r\n \"stage\":\"vision\",\"domain\":\"scan\",\
+            \"job_id\":\"job-1\",\"data\":null,\"timestamp\":\"2025-11-03T08:15:30Z\"}\n";
+        let event = Event::parse(text).unwrap();
+        assert_eq!((event.job().domain(), event.job().id()), ("scan", "job-1"));
+        assert_eq!((event.stage(), event.seq(), event.text()), ("vision", 10, text));
+    }
+
+    #[test]
+    fn any_data_will_do_if_there_is_some() {
+        for data in [json!(null), json!(0), json!(""), json!([]), json!({"a": {"b": []}})] {
+            assert!(with("data", data.clone()).is_ok(), "{data}");
+        }
+        let mut event = good();
+        event.as_object_mut().unwrap().remove("data");
+        assert_eq!(problem(Event::parse(event.to_string())), "data is missing");
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for text in ["", "not json", "{", "{} {}", "nul"] {
+            assert_eq!(problem(Event::parse(text)), "the event is not JSON", "{text}");
+        }
+        // An array must not pass for the fields in their order.
+        for text in
+            ["null", "1", r#""text""#, "[]", r#"["job-1","scan","vision",10,{},"2025-11-03T08:15:30Z"]"#]
+        {
+            assert_eq!(problem(Event::parse(text)), "the event is not a JSON object", "{text}");
+        }
+    }
+
+    #[test]
+    fn every_missing_field_is_named() {
+        let problems = Event::parse("{}").unwrap_err();
+        let named = ["job_id", "domain", "stage", "seq", "data", "timestamp"];
+        assert_eq!(problems.problems().len(), named.len());
+        for (problem, field) in problems.problems().iter().zip(named) {
+            assert!(problem.starts_with(field), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_another_type_is_refused() {
+        for field in ["job_id", "domain", "stage", "seq", "timestamp"] {
+            for value in [json!(null), json!(true), json!([]), json!({}), json!(-1), json!(10.5)] {
+                assert!(problem(with(field, value)).starts_with(field));
+            }
+        }
+        assert!(problem(with("seq", json!("10"))).starts_with("seq"));
+        assert!(problem(with("job_id", json!(7))).starts_with("job_id"));
+    }
+
+    #[test]
+    fn a_seq_stays_within_its_stage() {
+        for (stage, first) in
+            [("vision", 10), ("rule", 20), ("answer", 30), ("reward", 40), ("done", 50), ("queued", 0)]
+        {
+            let event = |seq: u64| {
+                let mut event = good();
+                (event["stage"], event["seq"]) = (json!(stage), json!(seq));
+                Event::parse(event.to_string())
+            };
+            assert!(event(first).is_ok() && event(first + 9).is_ok(), "{stage}");
+            assert_eq!(problem(event(first + 10)), "seq is outside its stage's range", "{stage}");
+            if first > 0 {
+                assert_eq!(problem(event(first - 1)), "seq is outside its stage's range", "{stage}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_held_to_their_alphabets() {
+        for (field, value) in [
+            ("job_id", "{x}".to_owned()),
+            ("job_id", "a\nb".to_owned()),
+            ("job_id", "x".repeat(10_000)),
+            ("domain", "Scan".to_owned()),
+            ("stage", "vision!".to_owned()),
+            ("stage", "x".repeat(33)),
+        ] {
+            assert!(problem(with(field, json!(value))).starts_with(field), "{field}");
+        }
+        for domain in ["user", "processing", "idem", "published", "router"] {
+            assert_eq!(problem(with("domain", json!(domain))), "domain is reserved");
+        }
+    }
+
+    #[test]
+    fn an_event_has_at_most_128_kib() {
+        let room = MAX_EVENT - good().to_string().len() - r#","pad":"""#.len();
+        let padded = |n: usize| {
+            let mut event = good();
+            event["pad"] = json!("x".repeat(n));
+            event.to_string()
+        };
+        assert_eq!(padded(room).len(), MAX_EVENT);
+        assert!(Event::parse(padded(room)).is_ok());
+        assert_eq!(problem(Event::parse(padded(room + 1))), "the event is over 128 KiB");
+    }
+
+    #[test]
+    fn a_field_that_is_there_twice_is_refused() {
+        let text = good().to_string().replacen('{', r#"{"seq":59,"#, 1);
+        assert_eq!(problem(Event::parse(text)), "a field of the event is there twice");
+    }
+
+    #[test]
+    fn what_other_readers_cannot_read_is_refused() {
+        let deep = good()
+            .to_string()
+            .replace(r#"{"status":"done"}"#, &format!("{}{}", "[".repeat(200), "]".repeat(200)));
+        assert_eq!(problem(Event::parse(deep)), "the event is not JSON");
+        let half = good().to_string().replace(r#""done""#, r#""\ud800""#);
+        assert_eq!(problem(Event::parse(half)), "the event is not JSON");
+    }
+
+    #[test]
+    fn debug_shows_neither_id_nor_data() {
+        let shown = format!("{:?}", Event::parse(good().to_string()).unwrap());
+        assert!(!shown.contains("job-1") && !shown.contains("status"), "{shown}");
+    }
+}

@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+mod poll;
+mod queue;
+
+pub use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+pub use poll::{poll, settle};
+pub use queue::Queue;

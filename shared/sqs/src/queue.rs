@@ -1,0 +1,244 @@
+//! The queue.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_lambda_events::sqs::SqsMessage;
+use md5::{Digest, Md5};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// A FIFO queue forgets a deduplication id after this time.
+const DEDUPLICATION: Duration = Duration::from_secs(300);
+
+/// A queue; a clone is the same queue. `Debug` shows no bodies.
+#[derive(Clone)]
+pub struct Queue {
+    name: Arc<str>,
+    visibility: Duration,
+    dead_letters: Option<(Box<Queue>, u32)>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    messages: VecDeque<Message>,
+    sent: u64,
+    deduplicated: HashMap<String, Instant>,
+}
+
+struct Message {
+    id: String,
+    body: String,
+    group: Option<(String, String)>,
+    sequence: u64,
+    receives: u32,
+    /// Until then it is with a consumer.
+    hidden: Option<Instant>,
+}
+
+impl Message {
+    fn is_hidden(&self, now: Instant) -> bool {
+        self.hidden.is_some_and(|until| now < until)
+    }
+
+    /// Good for one delivery: a consumer that was too slow cannot delete what somebody else has now.
+    fn receipt(&self) -> String {
+        format!("{}#{}", self.id, self.receives)
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Queue({}, {} messages)", self.name, self.len())
+    }
+}
+
+impl Queue {
+    /// An empty queue that hides what was received for 30 s, and redelivers for ever.
+    pub fn new(name: &str) -> Queue {
+        let visibility = Duration::from_secs(30);
+        Queue { name: name.into(), visibility, dead_letters: None, shared: Arc::default() }
+    }
+
+    /// Hides what was received for so long.
+    #[must_use]
+    pub fn with_visibility(self, visibility: Duration) -> Queue {
+        Queue { visibility, ..self }
+    }
+
+    /// Moves what was received `max_receives` times, and is due again, to `queue`.
+    #[must_use]
+    pub fn with_dead_letters(self, queue: &Queue, max_receives: u32) -> Queue {
+        Queue { dead_letters: Some((Box::new(queue.clone()), max_receives)), ..self }
+    }
+
+    /// Whether it keeps the order of a message group.
+    pub fn is_fifo(&self) -> bool {
+        self.name.ends_with(".fifo")
+    }
+
+    /// Sends a message.
+    pub fn send(&self, body: impl Into<String>) {
+        self.push(body.into(), None);
+    }
+
+    /// Sends a message of a group, unless one with the same deduplication id was sent within five minutes.
+    pub fn send_to_group(&self, group: &str, deduplication: &str, body: impl Into<String>) {
+        self.push(body.into(), Some((group.to_owned(), deduplication.to_owned())));
+    }
+
+    fn push(&self, body: String, group: Option<(String, String)>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        if let (true, Some((_, deduplication))) = (self.is_fifo(), &group) {
+            state.deduplicated.retain(|_, sent| now < *sent + DEDUPLICATION);
+            if state.deduplicated.contains_key(deduplication) {
+                return;
+            }
+            state.deduplicated.insert(deduplication.clone(), now);
+        }
+        state.sent += 1;
+        let sequence = state.sent;
+        let id = format!("00000000-0000-4000-8000-{sequence:012x}");
+        state.messages.push_back(Message { id, body, group, sequence, receives: 0, hidden: None });
+        drop(state);
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Up to `max` messages, waiting for the first.
+    pub async fn receive(&self, max: usize) -> Vec<SqsMessage> {
+        loop {
+            // Registered before the look, so that what is sent in between is noticed.
+            let changed = self.shared.changed.notified();
+            let (messages, next) = self.take(max);
+            if !messages.is_empty() {
+                return messages;
+            }
+            match next {
+                Some(next) => tokio::select! { () = changed => {}, () = sleep_until(next) => {} },
+                None => changed.await,
+            }
+        }
+    }
+
+    /// What is due, and when more will be.
+    fn take(&self, max: usize) -> (Vec<SqsMessage>, Option<Instant>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        self.bury(&mut state, now);
+        let mut held: HashSet<String> = HashSet::new();
+        let mut taken = Vec::new();
+        for message in &mut state.messages {
+            let group = message.group.as_ref().filter(|_| self.is_fifo()).map(|(group, _)| group.clone());
+            if message.is_hidden(now) {
+                held.extend(group);
+            } else if taken.len() < max && group.is_none_or(|group| !held.contains(&group)) {
+                message.receives += 1;
+                message.hidden = Some(now + self.visibility);
+                taken.push(self.record(message));
+            }
+        }
+        let next =
+            state.messages.iter().filter_map(|message| message.hidden).filter(|until| now < *until).min();
+        (taken, next)
+    }
+
+    /// Moves what came often enough, and would come again now.
+    fn bury(&self, state: &mut State, now: Instant) {
+        let Some((dead, max_receives)) = &self.dead_letters else {
+            return;
+        };
+        let is_dead = |message: &Message| message.receives >= *max_receives && !message.is_hidden(now);
+        if state.messages.iter().any(is_dead) {
+            let (moved, kept) = state.messages.drain(..).partition(is_dead);
+            state.messages = kept;
+            let moved: VecDeque<Message> = moved;
+            let moved = moved.into_iter().map(|message| Message { receives: 0, hidden: None, ..message });
+            dead.state().messages.extend(moved);
+            dead.shared.changed.notify_waiters();
+            self.shared.changed.notify_waiters();
+        }
+    }
+
+    /// Deletes the message that came with this receipt; `false` if it has come again since, or is gone.
+    pub fn delete(&self, receipt: &str) -> bool {
+        let mut state = self.state();
+        let before = state.messages.len();
+        state.messages.retain(|message| message.receives == 0 || message.receipt() != receipt);
+        let deleted = state.messages.len() < before;
+        drop(state);
+        self.shared.changed.notify_waiters();
+        deleted
+    }
+
+    /// Returns when the queue holds nothing, hidden or not.
+    pub async fn emptied(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            if self.is_empty() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// How many messages it holds, hidden ones included.
+    pub fn len(&self) -> usize {
+        self.state().messages.len()
+    }
+
+    /// Whether it holds nothing, hidden or not.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it holds, in the order of sending, hidden or not.
+    pub fn bodies(&self) -> Vec<String> {
+        self.state().messages.iter().map(|message| message.body.clone()).collect()
+    }
+
+    /// The message as Lambda hands it to a function.
+    fn record(&self, message: &Message) -> SqsMessage {
+        let mut record = SqsMessage::default();
+        record.message_id = Some(message.id.clone());
+        record.receipt_handle = Some(message.receipt());
+        record.md5_of_body = Some(hex(&Md5::digest(message.body.as_bytes())));
+        record.body = Some(message.body.clone());
+        record.event_source = Some("aws:sqs".to_owned());
+        record.event_source_arn = Some(format!("arn:aws:sqs:local:000000000000:{}", self.name));
+        record.aws_region = Some("local".to_owned());
+        let mut attribute =
+            |name: &str, value: String| drop(record.attributes.insert(name.to_owned(), value));
+        attribute("ApproximateReceiveCount", message.receives.to_string());
+        if let Some((group, deduplication)) = &message.group {
+            attribute("MessageGroupId", group.clone());
+            attribute("MessageDeduplicationId", deduplication.clone());
+        }
+        if self.is_fifo() {
+            attribute("SequenceNumber", format!("{:020}", message.sequence));
+        }
+        record
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics halfway through a change.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
