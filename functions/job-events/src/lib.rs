@@ -1,0 +1,118 @@
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod request;
+mod sse;
+mod token;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use onetap_bus::{Follower, Job, Resume};
+use onetap_store::config::{ConfigError, Variables};
+use onetap_store::{Store, open};
+
+pub use config::Config;
+pub use token::token;
+
+use request::{Call, Refusal, What};
+
+/// A body, whole or growing: it serves lambda_http's streaming, hyper and axum alike.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The function.
+pub struct JobEvents {
+    store: Arc<dyn Store>,
+    config: Config,
+}
+
+impl fmt::Debug for JobEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobEvents").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl JobEvents {
+    /// A gateway that reads from `store`.
+    pub fn new(store: Arc<dyn Store>, config: Config) -> JobEvents {
+        JobEvents { store, config }
+    }
+
+    /// The gateway that these variables describe.
+    pub fn from_variables(variables: &Variables<'_>) -> Result<JobEvents, ConfigError> {
+        let store = open(&onetap_store::Config::from_variables(variables)?)?;
+        Ok(JobEvents::new(store, Config::from_variables(variables)?))
+    }
+
+    /// One invocation of Lambda's.
+    pub async fn invoke(&self, request: lambda_http::Request) -> Result<Response<Body>, Infallible> {
+        let response = self.handle(request).await;
+        onetap_telemetry::flush();
+        Ok(response)
+    }
+
+    /// Answers a request; its body is not looked at. A stream's head is answered once the store has, its body as the
+    /// job goes on.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body> {
+        let answer = match Call::read(&request, &self.config.secret) {
+            Ok(Call { job, what: What::State }) => self.state(&job).await,
+            Ok(Call { job, what: What::Events(resume) }) => self.events(job, resume).await,
+            Err(refusal) => Err(refusal),
+        };
+        let mut response = answer.unwrap_or_else(refused);
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.config.allow_origin.clone());
+        headers.insert(VARY, HeaderValue::from_static("origin"));
+        response
+    }
+
+    async fn state(&self, job: &Job) -> Result<Response<Body>, Refusal> {
+        match job.state(&*self.store).await.map_err(unavailable)? {
+            Some(state) => Ok(whole(StatusCode::OK, state)),
+            None => Err(Refusal::new(StatusCode::NOT_FOUND, "there is no state of this job")),
+        }
+    }
+
+    async fn events(&self, job: Job, resume: Resume) -> Result<Response<Body>, Refusal> {
+        let follower = Follower::start(self.store.clone(), job, resume).await.map_err(unavailable)?;
+        if follower.is_over() {
+            let mut response = Response::new(Full::default().boxed_unsync());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return Ok(response);
+        }
+        let mut response = Response::new(sse::body(follower, &self.config));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        // Proxies that know this one would otherwise collect events until they have a page of them.
+        headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+        Ok(response)
+    }
+}
+
+/// What it was, the store has logged.
+fn unavailable(_: onetap_store::Error) -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read; try again")
+}
+
+fn refused(refusal: Refusal) -> Response<Body> {
+    let body = serde_json::json!({ "message": refusal.message }).to_string();
+    let mut response = whole(refusal.status, body);
+    if refusal.status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+    }
+    response
+}
+
+fn whole(status: StatusCode, json: String) -> Response<Body> {
+    let mut response = Response::new(Full::from(json).boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

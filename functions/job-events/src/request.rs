@@ -1,0 +1,101 @@
+//! What a request asks for, or why it gets nothing.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, Method, Request, StatusCode};
+use onetap_bus::{Job, Resume};
+use onetap_store::Position;
+use onetap_store::config::Secret;
+use percent_encoding::percent_decode_str;
+
+use crate::token::opens;
+
+/// A request that may be answered.
+pub(crate) struct Call {
+    pub(crate) job: Job,
+    pub(crate) what: What,
+}
+
+pub(crate) enum What {
+    /// The job's events, from there on.
+    Events(Resume),
+    /// Its latest state.
+    State,
+}
+
+/// A request that is not answered, and why. The reason quotes nothing of it.
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) message: Cow<'static, str>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal { status, message: message.into() }
+    }
+}
+
+fn bad(message: impl Into<Cow<'static, str>>) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, message)
+}
+
+impl Call {
+    pub(crate) fn read<B>(request: &Request<B>, secret: &Secret) -> Result<Call, Refusal> {
+        let segments: Vec<&str> = request.uri().path().split('/').skip(1).collect();
+        let (id, events) = match segments[..] {
+            ["jobs", id] => (id, false),
+            ["jobs", id, "events"] => (id, true),
+            _ => return Err(Refusal::new(StatusCode::NOT_FOUND, "there is nothing at this path")),
+        };
+        if request.method() != Method::GET {
+            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered"));
+        }
+        let query = Query(request.uri().query().unwrap_or_default());
+        let domain = query.get("domain")?.unwrap_or_default();
+        // An id or a domain that cannot be has no token either; that it cannot be is no secret.
+        let job = Job::new(domain, decoded(id)?).map_err(|malformed| bad(malformed.to_string()))?;
+        if !query.get("token")?.is_some_and(|token| opens(secret, &job, &token)) {
+            return Err(Refusal::new(StatusCode::UNAUTHORIZED, "the token is missing, wrong or expired"));
+        }
+        let what = if events { What::Events(resume(request.headers(), &query)?) } else { What::State };
+        Ok(Call { job, what })
+    }
+}
+
+/// Where the client left off: by the header that `EventSource` sends when it reconnects, else by the parameter, which
+/// is then what the page began with.
+fn resume(headers: &HeaderMap, query: &Query<'_>) -> Result<Resume, Refusal> {
+    let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").to_owned());
+    let last_event_id = match header.filter(|id| !id.is_empty()) {
+        Some(id) => Some(id),
+        None => query.get("lastEventId")?.filter(|id| !id.is_empty()),
+    };
+    let after = last_event_id.map(|id| id.parse::<Position>()).transpose();
+    let last_seq = query.get("last_seq")?.map(|seq| seq.parse::<u64>()).transpose();
+    Ok(Resume {
+        after: after.map_err(|_| bad("Last-Event-ID is not the id of an event"))?,
+        last_seq: last_seq.map_err(|_| bad("last_seq is not a whole number"))?,
+    })
+}
+
+/// `name=value&…`, percent-encoded.
+struct Query<'a>(&'a str);
+
+impl Query<'_> {
+    fn get(&self, name: &str) -> Result<Option<String>, Refusal> {
+        let mut values = self.0.split('&').filter_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (key == name).then_some(value)
+        });
+        match (values.next(), values.next()) {
+            (value, None) => value.map(decoded).transpose(),
+            // Which of two would be checked, and which used?
+            (_, Some(_)) => Err(bad("a parameter is there twice")),
+        }
+    }
+}
+
+fn decoded(text: &str) -> Result<String, Refusal> {
+    let text = percent_decode_str(text).decode_utf8().map_err(|_| bad("the address is not UTF-8"))?;
+    Ok(text.into_owned())
+}

@@ -1,0 +1,63 @@
+//! The program itself: how it starts, and how it streams through Lambda's runtime API.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod runtime_api;
+#[path = "../../../shared/bus/tests/support/mod.rs"]
+mod support;
+
+use std::process::Command;
+
+use onetap_bus::{Bus, Job};
+use support::World;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_job-events");
+
+#[test]
+fn a_missing_or_wrong_variable_stops_the_start_and_is_named_in_one_line() {
+    let (memory, secret) = (("STORE", "memory"), ("JOB_EVENTS_SECRET", "s3cret"));
+    let origin = ("JOB_EVENTS_ALLOW_ORIGIN", "*");
+    for (variables, named) in [
+        (&[secret, origin][..], "STORE"),
+        (&[memory, origin][..], "JOB_EVENTS_SECRET"),
+        (&[memory, secret][..], "JOB_EVENTS_ALLOW_ORIGIN"),
+        (&[memory, secret, ("JOB_EVENTS_ALLOW_ORIGIN", "example.com")][..], "JOB_EVENTS_ALLOW_ORIGIN"),
+        (&[memory, secret, origin, ("SSE_MAX_SECONDS", "0")][..], "SSE_MAX_SECONDS"),
+        (&[memory, secret, origin, ("SSE_POLL_MS", "often")][..], "SSE_POLL_MS"),
+    ] {
+        let output = Command::new(PROGRAM).env_clear().envs(variables.iter().copied()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with(&format!("{named}: ")) && !said.contains("s3cret"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_streamed_through_the_runtime_api_on_dynamodb() {
+    let world = World::dynamodb().await;
+    let job = Job::new("scan", "job-1").unwrap();
+    let events = [support::event(&job, "vision", 10, "{}"), support::event(&job, "done", 51, "{}")];
+    for answer in Bus::new(world.store.clone(), world.config.clone()).publish_each(&events).await {
+        let _ = answer.unwrap();
+    }
+    let mut variables = world.environment.clone();
+    variables
+        .extend([("JOB_EVENTS_SECRET", "secret".to_owned()), ("JOB_EVENTS_ALLOW_ORIGIN", "*".to_owned())]);
+    let request = include_str!("../../../events/job-events/follow-a-job.json");
+    let answer =
+        tokio::task::spawn_blocking(move || runtime_api::invoke(PROGRAM, &variables, request)).await.unwrap();
+    assert!(
+        answer.headers.contains("lambda-runtime-function-response-mode: streaming"),
+        "{}",
+        answer.headers
+    );
+    let (prelude, stream) = answer.body.split_once("\0\0\0\0\0\0\0\0").unwrap();
+    let prelude: serde_json::Value = serde_json::from_str(prelude).unwrap();
+    assert_eq!(
+        (&prelude["statusCode"], &prelude["headers"]["content-type"]),
+        (&200.into(), &"text/event-stream".into())
+    );
+    for event in &events {
+        assert!(stream.contains(&format!("data: {}\n\n", event.text())), "{stream}");
+    }
+}

@@ -1,0 +1,96 @@
+//! One record of a batch: what it is, and what became of it.
+
+use std::panic::catch_unwind;
+
+use aws_lambda_events::sqs::SqsMessage;
+use onetap_bus::{Error, Event, Malformed, Published};
+
+/// A record on its way.
+pub(crate) struct Record {
+    pub(crate) id: String,
+    /// Its message group, on a FIFO queue.
+    pub(crate) group: Option<String>,
+    pub(crate) state: State,
+}
+
+pub(crate) enum State {
+    /// A good event, not yet sent.
+    Waiting(Event),
+    /// Published, now or before.
+    Done(Published),
+    /// It must come again.
+    Failed(Failure),
+}
+
+pub(crate) enum Failure {
+    Malformed(Malformed),
+    SeqTaken,
+    Store,
+    OutOfTime,
+    Panicked,
+    HeldBack,
+}
+
+impl Record {
+    pub(crate) fn read(message: SqsMessage) -> Record {
+        // Standard queues take group ids too, for fairness; they order nothing.
+        let fifo = message.event_source_arn.is_some_and(|arn| arn.ends_with(".fifo"));
+        let group = message.attributes.get("MessageGroupId").filter(|_| fifo).cloned();
+        let body = message.body.unwrap_or_default();
+        let state = match catch_unwind(|| Event::parse(body)) {
+            Ok(Ok(event)) => State::Waiting(event),
+            Ok(Err(malformed)) => State::Failed(Failure::Malformed(malformed)),
+            Err(_) => State::Failed(Failure::Panicked),
+        };
+        Record { id: message.message_id.unwrap_or_default(), group, state }
+    }
+
+    pub(crate) fn waiting(&self) -> Option<&Event> {
+        match &self.state {
+            State::Waiting(event) => Some(event),
+            State::Done(_) | State::Failed(_) => None,
+        }
+    }
+
+    /// Counts it, and says what failed: once, here.
+    pub(crate) fn report(&self) {
+        let outcome = match &self.state {
+            State::Done(Published::New(_)) => "published",
+            State::Done(Published::Routed) => "routed",
+            State::Done(Published::Duplicate(_)) => "duplicate",
+            State::Failed(Failure::Malformed(_) | Failure::SeqTaken) => "malformed",
+            State::Failed(Failure::Store) => "store_error",
+            State::Waiting(_) | State::Failed(Failure::OutOfTime) => "out_of_time",
+            State::Failed(Failure::Panicked) => "panicked",
+            State::Failed(Failure::HeldBack) => "held_back",
+        };
+        onetap_telemetry::count("events_total", &[("outcome", outcome)]);
+        let message_id = self.id.as_str();
+        match &self.state {
+            State::Failed(Failure::Malformed(reason)) => {
+                tracing::warn!(message_id, outcome, %reason, "the event cannot be published");
+            }
+            State::Failed(Failure::SeqTaken) => {
+                tracing::warn!(message_id, outcome, reason = %Error::SeqTaken, "the event cannot be published");
+            }
+            State::Failed(Failure::Panicked) => {
+                tracing::error!(message_id, outcome, "the event's processing panicked");
+            }
+            // A store's failure it has logged itself; here it says whom it met.
+            State::Failed(Failure::Store | Failure::OutOfTime | Failure::HeldBack) | State::Waiting(_) => {
+                tracing::warn!(message_id, outcome, "the event must come again");
+            }
+            State::Done(_) => tracing::debug!(message_id, outcome, "the event is done"),
+        }
+    }
+}
+
+impl From<Result<Published, Error>> for State {
+    fn from(answer: Result<Published, Error>) -> State {
+        match answer {
+            Ok(published) => State::Done(published),
+            Err(Error::SeqTaken) => State::Failed(Failure::SeqTaken),
+            Err(Error::Store(_)) => State::Failed(Failure::Store),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The store goes away for ten seconds in the middle: nothing is lost, and nothing is doubled after it returns.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod harness;
+#[path = "../../../shared/bus/tests/support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use harness::plan::Plan;
+use harness::witness::{Subscriber, Witness};
+use harness::{Dice, later};
+use onetap_servers::{Fault as Broken, Proxy, TcpProxy};
+use onetap_sqs::{Queue, poll};
+use onetap_store::Store;
+use onetap_store::testing::{Fault, Faulty};
+use queue_consumer::QueueConsumer;
+use support::{World, stores};
+use tokio::time::{sleep, timeout};
+
+const JOBS: usize = 10;
+const OUTAGE: Duration = Duration::from_secs(10);
+/// More often than a message can come during the outage.
+const RECEIVES: u32 = 8;
+/// As a function has it that must not wait.
+const LIMIT: u64 = 500;
+
+/// Consumes a plan through `store`, which `break_it` breaks and `mend_it` mends.
+async fn survives(world: &World, store: Arc<dyn Store>, break_it: impl Fn(), mend_it: impl Fn()) -> Plan {
+    let plan = Plan::new(world, JOBS, &mut Dice::new(3));
+    let dead = Queue::new("dead");
+    let queue = Queue::new("jobs").with_visibility(Duration::from_secs(2)).with_dead_letters(&dead, RECEIVES);
+    let consumer = QueueConsumer::new(store, world.config.clone());
+    let failures = AtomicUsize::new(0);
+    let consume = (0..4).map(|_| {
+        poll(&queue, async |event| {
+            let answer = consumer.handle(event, later()).await;
+            failures.fetch_add(answer.batch_item_failures.len(), Ordering::SeqCst);
+            Some(answer)
+        })
+    });
+    let (before, rest) = plan.deliveries.split_at(plan.deliveries.len() / 3);
+    let (during, after) = rest.split_at(rest.len() / 2);
+    let story = async {
+        let send = |bodies: &[String]| bodies.iter().for_each(|body| queue.send(body.clone()));
+        send(before);
+        // Not when it has nothing to do, but in the midst of it.
+        while queue.len() > before.len() * 2 / 3 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        break_it();
+        send(during);
+        sleep(OUTAGE).await;
+        mend_it();
+        send(after);
+        queue.emptied().await;
+    };
+    tokio::select! {
+        _ = join_all(consume) => {}
+        told = timeout(Duration::from_secs(90), story) => told.expect("it comes to an end"),
+    }
+    assert!(failures.into_inner() > plan.malformed.len() * 8, "the outage was felt");
+    plan.assert_kept(world, &queue, &dead).await;
+    plan
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_lost_or_doubled_by_an_outage_on_memory() {
+    let mut world = World::memory().await;
+    let witness = Witness::new(world.store.clone());
+    world.store = witness.clone();
+    let down = Arc::new(AtomicBool::new(false));
+    let store = Faulty::new(world.store.clone(), {
+        let down = down.clone();
+        move |call| match (down.load(Ordering::SeqCst), call % 3) {
+            (true, 0) => Fault::ReplyLost,
+            (true, _) => Fault::NotSent,
+            (false, _) => Fault::AnsweredLate(Duration::from_millis(5)),
+        }
+    });
+    let plan = survives(
+        &world,
+        store,
+        || down.store(true, Ordering::SeqCst),
+        || down.store(false, Ordering::SeqCst),
+    )
+    .await;
+    plan.assert_published(witness.published());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs redis-server"]
+async fn nothing_is_lost_or_doubled_by_an_outage_on_redis() {
+    let world = World::redis().await;
+    let subscriber = Subscriber::start(&world).await.unwrap();
+    let address = world.redis.clone().unwrap().replace("redis://", "");
+    let proxy = TcpProxy::start(address).await;
+    let store = stores::store(&stores::redis(proxy.url(), LIMIT));
+    let break_it = || {
+        proxy.refuse(true);
+        // First the answers fail to come, then the connections break.
+        proxy.stall(true);
+        proxy.cut();
+    };
+    let mend_it = || {
+        proxy.stall(false);
+        proxy.refuse(false);
+    };
+    let plan = survives(&world, store, break_it, mend_it).await;
+    plan.assert_published(subscriber.heard().await);
+}
+
+/// Through a proxy that does the first requests without answering, then nothing at all.
+async fn behind_a_proxy(
+    world: World,
+    environment: impl Fn(String) -> stores::Environment,
+    upstream: &str,
+) -> (World, Plan) {
+    let proxy = Proxy::start(upstream).await;
+    let store = stores::store(&environment(proxy.url()));
+    let break_it = || {
+        proxy.inject_next(vec![Broken::DropReply; 6]);
+        proxy.inject(Some(Broken::Close));
+    };
+    let plan = survives(&world, store, break_it, || proxy.inject(None)).await;
+    (world, plan)
+}
+
+fn variable(world: &World, name: &str) -> String {
+    world.environment.iter().find(|(n, _)| *n == name).unwrap().1.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs redis-server"]
+async fn nothing_is_lost_or_doubled_by_an_outage_on_upstash() {
+    let world = World::upstash().await;
+    let subscriber = Subscriber::start(&world).await.unwrap();
+    let (url, token) =
+        (variable(&world, "UPSTASH_REDIS_REST_URL"), variable(&world, "UPSTASH_REDIS_REST_TOKEN"));
+    let (_world, plan) = behind_a_proxy(world, |proxy| stores::upstash(proxy, &token, LIMIT), &url).await;
+    plan.assert_published(subscriber.heard().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_or_doubled_by_an_outage_on_dynamodb() {
+    let world = World::dynamodb().await;
+    let url = variable(&world, "AWS_ENDPOINT_URL_DYNAMODB");
+    behind_a_proxy(world, |proxy| stores::dynamodb(proxy, LIMIT), &url).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs DynamoDB Local"]
+async fn nothing_is_lost_or_doubled_by_an_outage_on_dynamodb_local() {
+    let world = World::dynamodb_local().await;
+    let url = variable(&world, "AWS_ENDPOINT_URL_DYNAMODB");
+    behind_a_proxy(world, |proxy| stores::dynamodb(proxy, 4 * LIMIT), &url).await;
+}
