@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use onetap_store::config::{Backend, Variables};
-use onetap_store::{Config, open};
+use onetap_store::{Batch, Commit, Config, Expect, Key, Memory, Store, open};
 
 fn config(variables: &[(&str, &str)]) -> Result<Config, String> {
     let variables: HashMap<String, String> =
@@ -151,4 +151,14 @@ fn a_number_out_of_range_names_its_variable() {
     assert_eq!(variables.positive("N", 1).unwrap(), 12, "spaces around a value are not part of it");
     let variables = Variables::from_lookup(|_| Some("99999999999999999999".to_owned()));
     assert_eq!(variables.positive("N", 1).unwrap_err().variable(), "N");
+}
+
+#[tokio::test]
+async fn memory_shows_nothing_of_what_it_holds() {
+    let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(Memory::new());
+    let key = Key::new("user:planted").unwrap();
+    let put = Batch::new().put(&key, Expect::Absent, "planted value", Duration::from_secs(60));
+    assert!(matches!(store.commit(&put).await, Ok(Commit::Applied(_))));
+    let shown = format!("{store:?} {put:?} {key:?} {:?}", store.commit(&put).await);
+    assert!(!shown.contains("planted"), "{shown}");
 }

@@ -28,7 +28,7 @@ impl Racer {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("the example `racer`: built with all tests, or by `--examples` beside `--test race`");
+            .expect("the example `racer`: built with all tests, or by `cargo build --examples`");
         let (tell, hear) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         Racer { child, tell, hear: BufReader::new(hear) }
     }

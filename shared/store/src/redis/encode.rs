@@ -148,7 +148,7 @@ impl ServerError {
             return ServerError(error, Cause::PublishForbidden);
         }
         let error = if says("WRONGTYPE") {
-            Error::rejected("WRONGTYPE: a key or log holds a value of another kind")
+            Error::decode("WRONGTYPE: a key or log holds a value of another kind")
         } else if says("WRONGPASS") || says("NOAUTH") || says("NOPERM") || says("Unauthorized") {
             Error::rejected(format!("{}: the token or password is wrong, or may not do this", plain(code)))
         } else if says("OOM") {
