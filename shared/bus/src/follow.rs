@@ -103,10 +103,15 @@ impl Follower {
             }
             match &mut self.rings {
                 Some(rings) => {
-                    let rang = matches!(rings.next().await, Some(Ok(())));
+                    let mut rang = rings.next().await;
                     // What rang meanwhile is answered by the same read.
-                    while rang && matches!(rings.next().now_or_never(), Some(Some(Ok(())))) {}
-                    if !rang {
+                    while matches!(rang, Some(Ok(()))) {
+                        let Some(more) = rings.next().now_or_never() else {
+                            break;
+                        };
+                        rang = more;
+                    }
+                    if !matches!(rang, Some(Ok(()))) {
                         self.rings = None;
                     }
                 }

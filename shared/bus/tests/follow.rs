@@ -3,12 +3,16 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
 use onetap_bus::{Bus, Event, Follower, Resume};
 use onetap_servers::{Redis, TcpProxy};
 use onetap_store::testing::{Fault, Faulty};
-use onetap_store::{Batch, Keep, Record};
+use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Keep, Key, Log, Position, Record, Store};
 use support::{World, on_every_backend, stores};
 use tokio::time::timeout;
 
@@ -217,6 +221,68 @@ async fn a_broken_subscription_is_renewed_on_redis() {
     }
     assert_eq!(next(&mut follower).await, None);
     assert!(proxy.connections() > 3, "it was cut, and connected anew");
+}
+
+/// A store whose subscriptions ring twice and are gone, one way or the other.
+#[derive(Debug)]
+struct Fleeting(Arc<dyn Store>, AtomicUsize);
+
+#[async_trait]
+impl Store for Fleeting {
+    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+        self.0.get(key).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        self.0.commit(batch).await
+    }
+
+    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+        self.0.commit_each(batches).await
+    }
+
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        self.0.read(log, after, limit).await
+    }
+
+    async fn watch(&self, _: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
+        let fails = self.1.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+        let broken = || Error::Unavailable { maybe_applied: false, reason: "broken, on purpose".into() };
+        let ring = move |n: usize| async move {
+            match n {
+                0 | 1 => Some((Ok(()), n + 1)),
+                2 if fails => Some((Err(broken()), n + 1)),
+                // Whoever asks once more than that meets a panic.
+                _ => None,
+            }
+        };
+        Ok(stream::unfold(0, ring).boxed())
+    }
+
+    fn max_value(&self) -> usize {
+        self.0.max_value()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_keeps_breaking_is_renewed_and_never_asked_after_its_end() {
+    let world = World::memory().await;
+    let store = Arc::new(Fleeting(world.store.clone(), AtomicUsize::new(0)));
+    let mut follower = Follower::start(store.clone(), world.job("a"), Resume::default()).await.unwrap();
+    let events = whole_job(&world);
+    let publisher = async {
+        for event in &events {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            publish(&world, std::slice::from_ref(event)).await;
+        }
+    };
+    let (told, ()) = tokio::join!(rest(&mut follower), publisher);
+    assert_told(&told, &events);
+    let renewed = store.1.load(Ordering::SeqCst);
+    assert!(
+        (5..100).contains(&renewed),
+        "{renewed} times in five seconds: again and again, and not in a circle"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -355,12 +355,16 @@ impl Mismatch {
     }
 }
 
-/// The `seq` of a JSON object; `None` for anything else, which any sequence number is newer than.
+/// The `seq` of a JSON object: a whole number, at most 2^53, beyond which Lua's are not exact. `None` for anything else,
+/// which any sequence number is newer than.
 pub fn seq_of(json: &str) -> Option<u64> {
     #[derive(serde::Deserialize)]
     struct Sequenced {
-        seq: u64,
+        seq: f64,
     }
-    // Lua's numbers are exact up to 2^53; beyond it the backends would disagree.
-    serde_json::from_str::<Sequenced>(json).ok().map(|object| object.seq).filter(|seq| *seq <= 1 << 53)
+    // serde would take an array for the struct's fields.
+    let object =
+        json.trim_start().starts_with('{').then(|| serde_json::from_str::<Sequenced>(json).ok()).flatten()?;
+    let whole = object.seq >= 0.0 && object.seq <= (1u64 << 53) as f64 && object.seq.fract() == 0.0;
+    whole.then_some(object.seq as u64)
 }

@@ -131,10 +131,11 @@ impl Memory {
     }
 }
 
-/// What it holds is other people's.
+/// How much it holds: what that is, is other people's.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Memory")
+        let state = self.state();
+        f.debug_struct("Memory").field("texts", &state.texts.len()).field("logs", &state.logs.len()).finish()
     }
 }
 

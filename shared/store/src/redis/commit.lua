@@ -28,11 +28,12 @@ for at = 1, #ARGV, FIELDS do
   writes[#writes + 1] = write
 end
 
--- The seq of a JSON object; nil for anything else, which any sequence number is newer than.
+-- The seq of a JSON object: a whole number up to 2^53. nil for anything else, which any sequence number is newer than.
 local function seq_of(json)
   local read, object = pcall(cjson.decode, json)
   local seq = read and type(object) == 'table' and object.seq
-  return type(seq) == 'number' and seq >= 0 and seq or nil
+  local whole = type(seq) == 'number' and seq >= 0 and seq <= 9007199254740992 and seq % 1 == 0
+  return whole and seq or nil
 end
 
 -- Judge: every expectation against what is there; one that fails refuses all, and all that fail are told.

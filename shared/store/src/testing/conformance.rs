@@ -802,19 +802,22 @@ mod all {
     pub async fn what_has_no_sequence_is_older_than_any(store: Arc<dyn Store>) {
         let names = Names::new();
         for (n, foreign) in
-            ["", "1", "not json", "[]", "{}", r#"{"seq":"9"}"#, r#"{"seq":-1}"#].iter().enumerate()
+            ["", "1", "not json", "[]", "{}", "[7]", r#"{"seq":"9"}"#, r#"{"seq":-1}"#, r#"{"seq":9.5}"#]
+                .iter()
+                .enumerate()
         {
             let key = names.key(&n.to_string());
             applied(&store, Batch::new().put(&key, Expect::Absent, *foreign, HOUR)).await;
             applied(&store, Batch::new().put_if_newer(&key, 0, state(0), HOUR)).await;
             holds(&store, &key, Some(&state(0))).await;
         }
-        // One that somebody else wrote counts by the number in it.
-        let key = names.key("foreign");
-        applied(&store, Batch::new().put(&key, Expect::Absent, r#"{"stage": "rule", "seq": 21}"#, HOUR))
-            .await;
-        applied(&store, Batch::new().put_if_newer(&key, 20, state(20), HOUR)).await;
-        holds(&store, &key, Some(r#"{"stage": "rule", "seq": 21}"#)).await;
+        // One that somebody else wrote counts by the number in it, however it is written.
+        for foreign in [r#"{"stage": "rule", "seq": 21}"#, r#" {"seq": 21.0}"#, r#"{"seq": 2.1e1}"#] {
+            let key = names.key(foreign);
+            applied(&store, Batch::new().put(&key, Expect::Absent, foreign, HOUR)).await;
+            applied(&store, Batch::new().put_if_newer(&key, 20, state(20), HOUR)).await;
+            holds(&store, &key, Some(foreign)).await;
+        }
     }
 
     pub async fn racing_sequences_end_with_the_highest(store: Arc<dyn Store>) {
