@@ -87,6 +87,7 @@ fn refused(error: idem::Error<Success, Failure>, life: Duration) -> Answer {
         }
         Error::NotKept => conflict("這個請求已經處理過，但結果過大而未保留", None),
         Error::Store(onetap_store::Error::TooLarge { .. }) => failed(&Failure::TooLarge, life),
+        Error::Store(onetap_store::Error::Decode { .. }) => failed(&Failure::Broken, life),
         Error::Store(error) | Error::Unrecorded { error, .. } => failed(&Failure::Unwritable(error), life),
         // No time was left to begin.
         _ => failed(&Failure::Outrun, life),

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use onetap_store::config::{ConfigError, Variables};
-use onetap_store::idem;
+use onetap_store::{MAX_TTL, idem};
 
 use crate::plan::Scope;
+
+/// LINE waits no longer for an answer.
+const LONGEST_DELIVERY: Duration = Duration::from_secs(2);
 
 /// The settings of a [`Webhook`](crate::Webhook).
 #[derive(Clone, Debug)]
@@ -32,20 +35,27 @@ pub struct Lock {
 impl Config {
     /// Reads `variables`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
-        let ttl = Duration::from_secs(variables.positive("PROCESSING_LOCK_TIMEOUT_SECONDS", 5)?);
+        let seconds = |name: &str, default: u64| match Duration::from_secs(variables.positive(name, default)?)
+        {
+            life if life <= MAX_TTL => Ok(life),
+            _ => Err(ConfigError::new(name, "is more than ten years")),
+        };
+        let ttl = seconds("PROCESSING_LOCK_TIMEOUT_SECONDS", 5)?;
         let scope = match variables.optional("PROCESSING_LOCK_SCOPE").as_deref() {
             None | Some("selective") => Scope::Selective,
             Some("all") => Scope::All,
             Some(_) => return Err(ConfigError::new("PROCESSING_LOCK_SCOPE", "is not selective or all")),
         };
         let enabled = variables.parsed("PROCESSING_LOCK_ENABLED", "true or false", true)?;
-        // A claim outlives its owner as the lock does, and a marker the day in which LINE may redeliver.
+        // A claim outlives its owner no longer than the lock does, but surely a delivery; a marker lives for the day in
+        // which LINE may redeliver.
         let idem = idem::Config::from_variables(variables)?;
-        let idem = idem::Config { lease_ttl: ttl, result_ttl: Duration::from_secs(86_400), ..idem };
+        let lease_ttl = idem.lease_ttl.min(ttl.max(LONGEST_DELIVERY));
+        let idem = idem::Config { lease_ttl, result_ttl: Duration::from_secs(86_400), ..idem };
         Ok(Config {
             line: onetap_line::Config::from_variables(variables)?,
             lock: enabled.then_some(Lock { ttl, scope }),
-            last_transaction: Duration::from_secs(variables.positive("LAST_TRANSACTION_TTL", 3600)?),
+            last_transaction: seconds("LAST_TRANSACTION_TTL", 3600)?,
             idem,
         })
     }

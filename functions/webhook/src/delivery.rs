@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use onetap_ledger::Moment;
 use onetap_line::Messages;
 use onetap_line::reply::Outcome as Sent;
-use onetap_line::webhook::{Event, Kind, Mode};
+use onetap_line::webhook::{Chat, Event, Kind, Message, Mode};
 use onetap_store::idem::{Claim, Claimed, Committed, Run};
 use onetap_store::lease::{self, Acquire, Release};
 use onetap_store::{Batch, Commit, Error, Key, Lease, Mismatch};
@@ -186,7 +186,7 @@ impl<'a> Delivery<'a> {
             };
             let user = event.source.user_id.as_deref().unwrap_or_default();
             if wants && let Some(claim) = locks.remove(user) {
-                taken.insert(user, self.lock(event, claim, sent, answers.next()));
+                taken.insert(user, self.lock(claim, sent, answers.next()));
             }
             turns.push((turn, wants));
         }
@@ -195,21 +195,21 @@ impl<'a> Delivery<'a> {
         for (event, (turn, wants)) in events.iter().zip(turns) {
             let user = event.source.user_id.as_deref().unwrap_or_default();
             let lock = match (&turn, taken.get_mut(user)) {
-                (Turn::Ours(_), Some(lock)) if wants => match lock {
-                    Lock::Open => Lock::Open,
+                (Turn::Ours(_), Some(lock)) if wants => {
                     // Whoever comes next in this delivery finds it held.
-                    Lock::Held(_) | Lock::Busy => std::mem::replace(lock, Lock::Busy),
-                },
+                    let next = if matches!(lock, Lock::Open) { Lock::Open } else { Lock::Busy };
+                    told(event, std::mem::replace(lock, next))
+                }
                 _ => Lock::Open,
             };
             given.push((turn, lock));
         }
-        // A lock that only duplicates asked for.
-        for lock in taken.into_values() {
-            if let Lock::Held(lease) = lock {
-                self.finish(None, Some(lease)).await;
-            }
-        }
+        // Locks that only duplicates asked for.
+        let spare = taken.into_values().filter_map(|lock| match lock {
+            Lock::Held(lease) => Some(lease.release_batch()),
+            Lock::Open | Lock::Busy => None,
+        });
+        self.commit_each(&spare.collect::<Vec<_>>()).await;
         given
     }
 
@@ -246,31 +246,15 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    fn lock(
-        &self,
-        event: &Event,
-        claim: lease::Claim,
-        sent: Instant,
-        answer: Option<Result<Commit, Error>>,
-    ) -> Lock {
-        let source = event.source.chat.label();
-        let kind = event.kind.label();
-        let (status, lock) = match answer {
+    fn lock(&self, claim: lease::Claim, sent: Instant, answer: Option<Result<Commit, Error>>) -> Lock {
+        match answer {
             Some(Ok(answer)) => match claim.outcome(&self.webhook.store, sent, answer) {
-                Acquire::Acquired(lease) => ("acquired", Lock::Held(lease)),
-                Acquire::Held => ("missed", Lock::Busy),
+                Acquire::Acquired(lease) => Lock::Held(lease),
+                Acquire::Held => Lock::Busy,
             },
-            _ => ("failed_open", Lock::Open),
-        };
-        count("processing_lock_acquire_total", &[("status", status), ("source_type", source)]);
-        if matches!(lock, Lock::Busy) {
-            count("processing_lock_miss_total", &[("source_type", source)]);
+            // Fail open: no answer, or one that makes no sense.
+            _ => Lock::Open,
         }
-        match lock {
-            Lock::Open => tracing::warn!(event_type = kind, "the store is down: unlocked"),
-            _ => tracing::info!(event_type = kind, status, "processing lock"),
-        }
-        lock
     }
 
     /// Handles one event, and says how it ended.
@@ -278,7 +262,8 @@ impl<'a> Delivery<'a> {
         let start = Instant::now();
         let ended = match (turn, lock) {
             _ if matches!(plan, Plan::Ignore) => match event.kind {
-                Kind::Skipped(_) | Kind::Other(_) => Ended::Skipped,
+                Kind::Skipped(_) | Kind::Other(_) | Kind::Message(Message::Other(_)) => Ended::Skipped,
+                _ if event.source.chat == Chat::Unknown => Ended::Skipped,
                 _ => Ended::Ignored,
             },
             (Turn::Elsewhere, _) => Ended::Elsewhere,
@@ -286,7 +271,7 @@ impl<'a> Delivery<'a> {
             (Turn::Done(_), _) => Ended::Duplicate,
             (Turn::Ours(run), Lock::Busy) => {
                 let ended = self.reply(event, &talk::text(talk::PROCESSING)).await;
-                self.finish(run.map(|run| record(&run, ended)), None).await;
+                self.finish(event, run.map(|run| record(&run, ended)), None).await;
                 if ended == Ended::Handled { Ended::Busy } else { ended }
             }
             (Turn::Ours(run), Lock::Held(lease)) => self.work(event, plan, run, Some(lease)).await,
@@ -307,7 +292,7 @@ impl<'a> Delivery<'a> {
                 Some(answer) => self.reply(event, answer).await,
                 None => Ended::Handled,
             };
-            self.finish(run.map(|run| record(&run, ended)), lease).await;
+            self.finish(event, run.map(|run| record(&run, ended)), lease).await;
             return ended;
         };
         let mut answered = None;
@@ -322,17 +307,13 @@ impl<'a> Delivery<'a> {
             Ok(Written::Answer(None)) => Ended::Handled,
             Ok(Written::Elsewhere) => Ended::Elsewhere,
             // Nothing is known to be written. A forecast is still a forecast; anything else must be said again.
-            Err(error) => {
-                self.lost_store(&error);
-                let sorry = talk::text(talk::BUSY);
-                match (plan, answer) {
-                    (Plan::Forecast(_), Some(answer)) => self.reply(event, &answer).await,
-                    (Plan::Unfollow, _) => Ended::Handled,
-                    _ => self.reply(event, &sorry).await,
-                }
-            }
+            Err(_) => match (plan, answer) {
+                (Plan::Forecast(_), Some(answer)) => self.reply(event, &answer).await,
+                (Plan::Unfollow, _) => Ended::Handled,
+                _ => self.reply(event, &talk::text(talk::BUSY)).await,
+            },
         };
-        self.finish(answered, lease).await;
+        self.finish(event, answered, lease).await;
         ended
     }
 
@@ -450,7 +431,7 @@ impl<'a> Delivery<'a> {
 
     /// Sends the event's last record, and frees its lock: one round trip for both. A failure is a warning: the claim
     /// and the lock end by themselves.
-    async fn finish(&self, record: Option<Batch>, lease: Option<Lease>) {
+    async fn finish(&self, event: &Event, record: Option<Batch>, lease: Option<Lease>) {
         let release = lease.as_ref().map(Lease::release_batch);
         let batches: Vec<Batch> = record.iter().chain(&release).cloned().collect();
         let mut answers = self.commit_each(&batches).await.into_iter();
@@ -466,9 +447,10 @@ impl<'a> Delivery<'a> {
                 _ => "failed",
             };
             count("processing_lock_release_total", &[("status", status)]);
+            let event_type = event.kind.label();
             match status {
-                "released" => tracing::info!(status, "processing lock"),
-                _ => tracing::warn!(status, "processing lock"),
+                "released" => tracing::info!(event_type, status, "processing lock"),
+                _ => tracing::warn!(event_type, status, "processing lock"),
             }
         }
     }
@@ -484,7 +466,13 @@ impl<'a> Delivery<'a> {
     /// Sends the reply. Failed means that surely nothing was sent, and that it is worth another delivery.
     async fn reply(&self, event: &Event, messages: &Messages) -> Ended {
         let Some(token) = event.reply_token.as_deref() else { return Ended::Handled };
-        let deadline = (Instant::now() + REPLY).min(self.deadline);
+        let now = Instant::now();
+        if now >= self.deadline {
+            count("line_reply_total", &[("outcome", "out_of_time")]);
+            tracing::error!(outcome = "out_of_time", "reply");
+            return Ended::Failed;
+        }
+        let deadline = (now + REPLY).min(self.deadline);
         let reply = self.webhook.line.reply(token, messages, deadline).await;
         let (outcome, request_id) = (reply.outcome.label(), reply.request_id);
         count("line_reply_total", &[("outcome", outcome)]);
@@ -504,8 +492,10 @@ impl<'a> Delivery<'a> {
         self.store_is_up.load(Ordering::Relaxed)
     }
 
+    /// Gives the store up for this delivery; a value that cannot be read is one event's trouble, and not the store's.
     fn lost_store(&self, error: &Error) {
-        if self.store_is_up.swap(false, Ordering::Relaxed) {
+        let down = matches!(error, Error::Unavailable { .. } | Error::Rejected { .. });
+        if down && self.store_is_up.swap(false, Ordering::Relaxed) {
             tracing::warn!(%error, "the store failed: this delivery goes on without it");
         }
     }
@@ -527,9 +517,7 @@ impl<'a> Delivery<'a> {
             self.lost_store(&late());
             return Vec::new();
         };
-        if let Some(Err(error)) = answers.iter().find(|answer| answer.is_err()) {
-            self.lost_store(error);
-        }
+        answers.iter().filter_map(|answer| answer.as_ref().err()).for_each(|error| self.lost_store(error));
         answers
     }
 
@@ -537,9 +525,30 @@ impl<'a> Delivery<'a> {
         if !self.store_is_up() {
             return Err(late());
         }
-        let answer = timeout_at(self.deadline, call).await.unwrap_or_else(|_| Err(late()));
+        // Whatever is asked for is asked before a reply, which needs its time too.
+        let answer = timeout_at(self.deadline - REPLY, call).await.unwrap_or_else(|_| Err(late()));
         answer.inspect_err(|error| self.lost_store(error))
     }
+}
+
+/// Counts and logs what the lock of an event came to.
+fn told(event: &Event, lock: Lock) -> Lock {
+    let (event_type, source) = (event.kind.label(), ("source_type", event.source.chat.label()));
+    let status = match lock {
+        Lock::Held(_) => "acquired",
+        Lock::Busy => "missed",
+        Lock::Open => "failed_open",
+    };
+    count("processing_lock_acquire_total", &[("status", status), source]);
+    match lock {
+        Lock::Held(_) => tracing::info!(event_type, status, "processing lock"),
+        Lock::Busy => {
+            count("processing_lock_miss_total", &[source]);
+            tracing::info!(event_type, status, "processing lock");
+        }
+        Lock::Open => tracing::warn!(event_type, status, "the store is down: unlocked"),
+    }
+    lock
 }
 
 /// The record of an event that writes nothing: given up if it failed.

@@ -105,6 +105,9 @@ pub enum Say {
 
 /// What `event`, which happened at `now`, asks for.
 pub fn plan(event: &Event, now: Moment) -> Plan {
+    if event.source.chat == Chat::Unknown {
+        return Plan::Ignore;
+    }
     match &event.kind {
         Kind::Postback { data } => postback(data),
         Kind::Message(Message::Text(text)) => words(text.trim(), event.source.chat, now),
@@ -140,7 +143,7 @@ fn postback(data: &str) -> Plan {
 
 /// Settings, delete, edit, entry, place, help: the first that it is. In a group the bot speaks when it is spoken to.
 fn words(text: &str, chat: Chat, now: Moment) -> Plan {
-    let alone = matches!(chat, Chat::User | Chat::Unknown);
+    let alone = chat == Chat::User;
     if let Some((saved, name)) = setting(text) {
         return match search(name) {
             _ if name.is_empty() => Plan::Say(Say::SaveWhich(saved)),

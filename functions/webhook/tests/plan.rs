@@ -134,4 +134,7 @@ fn other_events_do_what_they_should_and_take_no_lock() {
     check(in_group(event("U1", json!({"type": "leave"}))), "ignore", false, false);
     check(event("U1", json!({"type": "message", "message": {"type": "sticker"}})), "ignore", false, false);
     check(event("U1", json!({"type": "videoPlayComplete"})), "ignore", false, false);
+    let planet = json!({"type": "follow", "source": {"type": "planet", "userId": "U1"}});
+    check(event("U1", planet), "ignore", false, false);
+    check(event("U1", json!({"type": "follow", "source": {}})), "ignore", false, false);
 }

@@ -350,6 +350,29 @@ async fn a_client_that_hangs_up_does_not_lose_the_commit() {
     assert_eq!(asked.times(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hangs_up_while_it_waits_waits_no_longer() {
+    let counting = Faulty::counting(memory());
+    let idem = Idempotency::new(counting.clone(), Config::default());
+    let service = IdempotencyLayer::new(idem).layer(tower::service_fn(|_: Request<Body>| async {
+        std::future::pending::<()>().await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    }));
+    let ask = || {
+        let service = service.clone();
+        tokio::spawn(async move { ask(&service, post("/a", Some("key"), "body")).await.status() })
+    };
+    let _first = ask();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let waiting = ask();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    waiting.abort();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let calls = counting.calls();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(counting.calls(), calls, "nobody asks for it any more, and the first renews every 10 s");
+}
+
 #[tokio::test]
 async fn a_request_over_a_mebibyte_passes_through_unkept() {
     let asked = Asked::default();

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryFutureExt};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, Value};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::encode::{Command, Reply, ServerError};
 use super::{Failure, Scripted, Transport};
@@ -61,9 +61,11 @@ impl Resp {
         Ok((slot.number, connection))
     }
 
+    /// Whoever holds the slot for longer is replacing the connection already, and may take more time than is left.
     async fn drop_connection(&self, number: u64) {
-        let mut slot = self.connection.lock().await;
-        if slot.number == number {
+        if let Ok(mut slot) = timeout(Duration::from_millis(20), self.connection.lock()).await
+            && slot.number == number
+        {
             slot.connection = None;
         }
     }
@@ -90,7 +92,11 @@ impl Transport for Resp {
         };
         let sent = connection.send_packed_commands(&pipeline, 0, commands.len());
         match timeout_at(deadline, sent).await {
-            Ok(Ok(values)) => values.into_iter().map(|v| reply(v).map_err(Failure::Final)).collect(),
+            // One that cannot be read is one command's trouble: the others were carried out.
+            Ok(Ok(values)) => Ok(values
+                .into_iter()
+                .map(|value| reply(value).unwrap_or_else(|error| Reply::Error(error.into())))
+                .collect()),
             Ok(Err(_)) => {
                 self.drop_connection(number).await;
                 Err(Failure::Interrupted)

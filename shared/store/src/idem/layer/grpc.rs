@@ -28,7 +28,7 @@ use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
 use super::once::{Trailers, once, pass};
-use super::{Keyed, MAX_BODY, Rules, Trouble, to_the_end};
+use super::{Begun, Keyed, MAX_BODY, Rules, Trouble, to_the_end};
 use crate::idem::Idempotency;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -130,7 +130,9 @@ where
                 Ok(Read::Whole { data, trailers }) => {
                     let call = layer.rules.call(&layer.idem, &parts, &key, &data);
                     let request = Request::from_parts(parts, Body::whole(data, trailers));
-                    Ok(to_the_end(once(call, service, request, succeeds)).await?.unwrap_or_else(answer))
+                    let begun = Begun::default();
+                    let run = once(call, service, request, succeeds, begun.clone());
+                    Ok(to_the_end(begun, run).await?.unwrap_or_else(answer))
                 }
                 Ok(Read::Over(body)) => {
                     tracing::warn!("a call is too large to be idempotent, and passes as if it had no key");

@@ -33,7 +33,7 @@ use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
 use super::once::{Trailers, once, pass};
-use super::{Keyed, MAX_BODY, Rules, Trouble, retry_after, to_the_end};
+use super::{Begun, Keyed, MAX_BODY, Rules, Trouble, retry_after, to_the_end};
 use crate::idem::Idempotency;
 
 /// Puts idempotency in front of a service.
@@ -120,7 +120,8 @@ where
                 Keyed::Not => pass(service, Request::from_parts(parts, body)).await,
                 Keyed::Wrong(why) => Ok(problem(StatusCode::BAD_REQUEST, why, None)),
                 Keyed::By(key) if body.size_hint().lower() <= MAX_BODY as u64 => {
-                    to_the_end(keyed(layer, service, parts, body, key)).await
+                    let begun = Begun::default();
+                    to_the_end(begun.clone(), keyed(layer, service, parts, body, key, begun)).await
                 }
                 Keyed::By(_) => pass_with_a_warning(service, Request::from_parts(parts, body)).await,
             }
@@ -134,6 +135,7 @@ async fn keyed<S, B, R>(
     parts: Parts,
     body: B,
     key: String,
+    begun: Begun,
 ) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
@@ -150,8 +152,11 @@ where
     let call = fits.then(|| layer.rules.call(&layer.idem, &parts, &key, &data));
     let request = Request::from_parts(parts, Vec::from(data).into());
     match call {
-        Some(call) => Ok(once(call, service, request, succeeds).await?.unwrap_or_else(answer)),
-        None => pass_with_a_warning(service, request).await,
+        Some(call) => Ok(once(call, service, request, succeeds, begun).await?.unwrap_or_else(answer)),
+        None => {
+            begun.now();
+            pass_with_a_warning(service, request).await
+        }
     }
 }
 

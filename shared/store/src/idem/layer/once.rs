@@ -7,7 +7,7 @@ use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
 use super::stored::Stored;
-use super::{MAX_BODY, Trouble};
+use super::{Begun, MAX_BODY, Trouble};
 use crate::idem::{Call, Error};
 
 /// Whether an answer is a success, to be kept.
@@ -26,6 +26,7 @@ pub(super) async fn once<S, B, R>(
     mut service: S,
     request: Request<B>,
     succeeds: Succeeds,
+    begun: Begun,
 ) -> Result<Result<Response<Body>, Trouble>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
@@ -33,6 +34,7 @@ where
     R::Error: Into<BodyError>,
 {
     let run = || async {
+        begun.now();
         let (head, body) = service.call(request).await.map_err(Unkept::Failed)?.into_parts();
         match body::read(body, MAX_BODY).await {
             Ok(Read::Whole { data, trailers }) if succeeds(&head, Trailers::Read(trailers.as_ref())) => {
