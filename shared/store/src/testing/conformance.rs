@@ -525,6 +525,10 @@ mod all {
             applied(&store, Batch::new().put(&key, Expect::Absent, value, HOUR)).await;
             holds(&store, &key, Some(value)).await;
             assert_eq!(refused(&store, Batch::new().put(&key, is("other"), "x", HOUR)).await, there(value));
+            // An empty value is there too, also to the mechanism that judges several keys.
+            let free = names.key("free");
+            let claim = Batch::new().check(&free, Expect::Absent).put(&key, Expect::Absent, "x", HOUR);
+            assert_eq!(refused(&store, claim).await, there(value));
             applied(&store, Batch::new().check(&key, is(value)).append(&log, value, Keep::all_for(HOUR)))
                 .await;
             assert_eq!(texts(&store, &log).await, [value]);
@@ -721,12 +725,15 @@ mod all {
     }
 
     pub async fn a_log_ends_after_its_last_append(store: Arc<dyn Store>) {
-        let log = Names::new().log("log");
+        let (log, lasting) = (Names::new().log("log"), Names::new().log("lasting"));
+        applied(&store, Batch::new().append(&lasting, "1", Keep::all_for(SHORT))).await;
+        applied(&store, Batch::new().append(&lasting, "2", Keep::all_for(Ttl::Forever))).await;
         applied(&store, Batch::new().append(&log, "1", Keep::all_for(SHORT * 2))).await;
         sleep(SHORT).await;
         applied(&store, Batch::new().append(&log, "2", Keep::all_for(SHORT * 2))).await;
         sleep(SHORT + SHORT / 2).await;
         assert_eq!(texts(&store, &log).await, ["1", "2"], "the last append gave the whole log its life");
+        assert_eq!(texts(&store, &lasting).await, ["1", "2"], "also one without an end");
         sleep(SHORT).await;
         assert_eq!(texts(&store, &log).await, Vec::<String>::new());
     }
@@ -894,6 +901,7 @@ mod all {
         let batch = Batch::new()
             .put(&before, Expect::Absent, "1", HOUR)
             .delete(&gone, "1")
+            .append(&names.log("good"), "record", Keep::all_for(HOUR))
             .append(&log, "record", Keep::all_for(HOUR))
             .put(&after, Expect::Absent, "1", HOUR);
         let (value, left) = match store.commit(&batch).await {
@@ -906,6 +914,7 @@ mod all {
         };
         holds(&store, &before, value).await;
         holds(&store, &after, value).await;
+        assert_eq!(texts(&store, &names.log("good")).await.len(), usize::from(value.is_some()));
         holds(&store, &gone, left).await;
         holds(&store, &text, Some("text")).await;
     }
