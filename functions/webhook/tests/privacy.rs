@@ -39,12 +39,13 @@ impl<'a> MakeWriter<'a> for Log {
 async fn no_log_line_or_metric_holds_anything_of_a_user() {
     let log = Log::default();
     tracing_subscriber::fmt().json().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).init();
+    // Amounts longer than any time stamp, port or duration that a log line may rightly hold.
     const USER: &str = "Uplanted0123456789abcdef0123456789ab";
     let words = [
         "設定住家 永和區",
         "永和",
-        "午餐 98765 信用卡",
-        "修改金額 87654",
+        "午餐 98765432109876 信用卡",
+        "修改金額 87654321098765",
         "修改金額 -1",
         "刪除上一筆",
         "planted words",
@@ -81,7 +82,7 @@ async fn no_log_line_or_metric_holds_anything_of_a_user() {
     {
         assert!(log.contains(said), "the log has something to say: {said}");
     }
-    for planted in ["planted", "98765", "87654", "午餐", "永和", "U0123", "中正區"] {
+    for planted in ["planted", "98765432109876", "87654321098765", "午餐", "永和", "U0123", "中正區"] {
         for (name, text) in [("log", &log), ("metrics", &metrics)] {
             let found = text.lines().find(|line| line.contains(planted));
             assert_eq!(found, None, "{planted} is in the {name}");
