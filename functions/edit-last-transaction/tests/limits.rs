@@ -3,11 +3,11 @@
 
 mod support;
 
-use support::{Api, LUNCH, store};
+use support::{Api, Backend, Environment, LUNCH, store};
 
 #[tokio::test]
 async fn an_entry_that_grows_over_what_the_store_takes_is_413_and_stays_as_it_was_on_dynamodb() {
-    let (environment, _server) = support::dynamodb().await;
+    let environment = Environment::start(Backend::DynamoDb).await;
     let api = Api::new(store(&environment));
     api.put(LUNCH).await;
     let text = "x".repeat(60_000);

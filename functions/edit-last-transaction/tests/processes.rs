@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use support::{Api, Environment, LUNCH, TOKEN, memory, store};
+use support::{Api, Backend, Environment, LUNCH, TOKEN, memory, store};
 
 const FIELDS: [&str; 8] = ["品項", "付款方式", "分類", "專案", "必要性", "明細說明", "收款支付對象", "附註"];
 const EDITS: u32 = 50;
@@ -62,7 +62,7 @@ async fn by_eight_processes(environment: &Environment) {
     let mut editors = FIELDS.map(|field| {
         let child = Command::new(example("editor"))
             .args([&api.user, field, &EDITS.to_string()])
-            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .envs(environment.variables().iter().map(|(name, value)| (name, value)))
             .env("EDIT_API_TOKEN", TOKEN)
             .env("RUST_LOG", "error")
             .stdin(Stdio::piped())
@@ -84,26 +84,22 @@ async fn by_eight_processes(environment: &Environment) {
 #[tokio::test]
 #[ignore = "needs redis-server"]
 async fn four_hundred_edits_by_eight_processes_all_land_on_redis() {
-    let (environment, _server) = support::redis().await;
-    by_eight_processes(&environment).await;
+    by_eight_processes(&Environment::start(Backend::Redis).await).await;
 }
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
 async fn four_hundred_edits_by_eight_processes_all_land_on_upstash() {
-    let (environment, _server) = support::upstash().await;
-    by_eight_processes(&environment).await;
+    by_eight_processes(&Environment::start(Backend::Upstash).await).await;
 }
 
 #[tokio::test]
 async fn four_hundred_edits_by_eight_processes_all_land_on_dynamodb() {
-    let (environment, _server) = support::dynamodb().await;
-    by_eight_processes(&environment).await;
+    by_eight_processes(&Environment::start(Backend::DynamoDb).await).await;
 }
 
 #[tokio::test]
 #[ignore = "needs DynamoDB Local"]
 async fn four_hundred_edits_by_eight_processes_all_land_on_dynamodb_local() {
-    let (environment, _server) = support::dynamodb_on_local().await;
-    by_eight_processes(&environment).await;
+    by_eight_processes(&Environment::start(Backend::DynamoDbLocal).await).await;
 }

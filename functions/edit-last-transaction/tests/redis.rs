@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{Api, LUNCH, store};
+use support::{Api, Backend, Environment, LUNCH, store};
 
 async fn pttl(url: &str, key: &str) -> i64 {
     let mut connection = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
@@ -13,9 +13,9 @@ async fn pttl(url: &str, key: &str) -> i64 {
 #[tokio::test]
 #[ignore = "needs redis-server"]
 async fn an_edit_sets_3600_seconds_under_the_seeds_key_on_redis() {
-    let (environment, server) = support::redis().await;
+    let mut environment = Environment::start(Backend::Redis).await;
     let api = Api::new(store(&environment));
-    let (url, key) = (server.url(), format!("user:{}:last_transaction", api.user));
+    let (url, key) = (environment.redis().unwrap().url(), format!("user:{}:last_transaction", api.user));
     api.put(LUNCH).await;
     assert!((3_590_000..=3_600_000).contains(&pttl(&url, &key).await));
     let mut connection =
@@ -34,10 +34,13 @@ async fn an_edit_sets_3600_seconds_under_the_seeds_key_on_redis() {
 #[tokio::test]
 #[ignore = "needs redis-server"]
 async fn bytes_that_are_no_text_are_broken_too_on_redis() {
-    let (environment, server) = support::redis().await;
+    let mut environment = Environment::start(Backend::Redis).await;
     let api = Api::new(store(&environment));
-    let mut connection =
-        redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut connection = redis::Client::open(environment.redis().unwrap().url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
     let key = format!("user:{}:last_transaction", api.user);
     let done: String =
         redis::cmd("SET").arg(&key).arg(b"{\"\xff\":1}").query_async(&mut connection).await.unwrap();

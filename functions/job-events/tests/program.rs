@@ -1,13 +1,15 @@
 //! The program itself: how it starts, and how it streams through Lambda's runtime API.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-mod runtime_api;
 #[path = "../../../shared/bus/tests/support/mod.rs"]
 mod support;
 
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use onetap_bus::{Bus, Job};
+use onetap_servers::RuntimeApi;
 use support::World;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_job-events");
@@ -44,14 +46,12 @@ async fn a_job_is_streamed_through_the_runtime_api_on_dynamodb() {
     variables
         .extend([("JOB_EVENTS_SECRET", "secret".to_owned()), ("JOB_EVENTS_ALLOW_ORIGIN", "*".to_owned())]);
     let request = include_str!("../../../events/job-events/follow-a-job.json");
-    let answer =
-        tokio::task::spawn_blocking(move || runtime_api::invoke(PROGRAM, &variables, request)).await.unwrap();
-    assert!(
-        answer.headers.contains("lambda-runtime-function-response-mode: streaming"),
-        "{}",
-        answer.headers
-    );
-    let (prelude, stream) = answer.body.split_once("\0\0\0\0\0\0\0\0").unwrap();
+    let api = RuntimeApi::start();
+    let _program = api.run(Path::new(PROGRAM), variables);
+    let answer = api.invoke(request, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(answer.headers["lambda-runtime-function-response-mode"], "streaming");
+    let body = str::from_utf8(&answer.body).unwrap();
+    let (prelude, stream) = body.split_once("\0\0\0\0\0\0\0\0").unwrap();
     let prelude: serde_json::Value = serde_json::from_str(prelude).unwrap();
     assert_eq!(
         (&prelude["statusCode"], &prelude["headers"]["content-type"]),

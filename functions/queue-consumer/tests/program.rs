@@ -1,13 +1,14 @@
 //! The program itself: how it starts, and how it answers through Lambda's runtime API.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-#[path = "../../job-events/tests/runtime_api/mod.rs"]
-mod runtime_api;
 #[path = "../../../shared/bus/tests/support/mod.rs"]
 mod support;
 
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use onetap_servers::RuntimeApi;
 use onetap_store::Log;
 use support::World;
 
@@ -37,11 +38,11 @@ fn a_missing_or_wrong_variable_stops_the_start_and_is_named_in_one_line() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_is_answered_through_the_runtime_api_on_dynamodb() {
     let world = World::dynamodb().await;
-    let variables = world.environment.clone();
+    let api = RuntimeApi::start();
+    let _program = api.run(Path::new(PROGRAM), world.environment.clone());
     let batch = include_str!("../../../events/queue-consumer/malformed.json");
-    let answer =
-        tokio::task::spawn_blocking(move || runtime_api::invoke(PROGRAM, &variables, batch)).await.unwrap();
-    let answer: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    let answer = api.invoke(batch, Duration::from_secs(30)).await.unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
     let failed =
         [2, 3, 4].map(|n| serde_json::json!({"itemIdentifier": format!("3b5a7d0e-0000-4000-8000-{n:012}")}));
     assert_eq!(answer, serde_json::json!({ "batchItemFailures": failed }));

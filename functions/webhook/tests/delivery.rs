@@ -24,20 +24,20 @@ macro_rules! on_every_backend {
             super::$promise(super::memory()).await
         })* }
         mod on_redis { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
-            let opened = super::open_redis().await;
-            super::$promise(opened.store.clone()).await
+            let (store, _servers) = super::start(super::Backend::Redis).await;
+            super::$promise(store).await
         })* }
         mod on_upstash { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
-            let opened = super::open_upstash().await;
-            super::$promise(opened.store.clone()).await
+            let (store, _servers) = super::start(super::Backend::Upstash).await;
+            super::$promise(store).await
         })* }
         mod on_dynamodb { $(#[tokio::test] async fn $promise() {
-            let opened = super::open_dynamodb().await;
-            super::$promise(opened.store.clone()).await
+            let (store, _servers) = super::start(super::Backend::DynamoDb).await;
+            super::$promise(store).await
         })* }
         mod on_dynamodb_local { $(#[tokio::test] #[ignore = "needs DynamoDB Local"] async fn $promise() {
-            let opened = super::open_dynamodb_local().await;
-            super::$promise(opened.store.clone()).await
+            let (store, _servers) = super::start(super::Backend::DynamoDbLocal).await;
+            super::$promise(store).await
         })* }
     };
 }
@@ -214,12 +214,10 @@ async fn of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_no
 }
 
 /// A store that is down: what needs it says so, everything else goes on, in time.
-async fn goes_on_without(environment: &Environment) {
+async fn goes_on_without(variables: &[(&str, &str)]) {
     for scope in ["selective", "all"] {
-        let store = {
-            let lookup = |name: &str| environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-            onetap_store::open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap()
-        };
+        let lookup = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let store = onetap_store::open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap();
         let bot = Bot::with(store, &[("PROCESSING_LOCK_SCOPE", scope)]);
         let user = user();
         let before = onetap_telemetry::prometheus();
@@ -250,35 +248,31 @@ async fn goes_on_without(environment: &Environment) {
     assert!(onetap_telemetry::prometheus().contains(r#"kv_error_total{operation="set"}"#));
 }
 
-fn upstash_at(url: String) -> Environment {
-    variables(&[
-        ("STORE", "upstash"),
-        ("UPSTASH_REDIS_REST_URL", &url),
-        ("UPSTASH_REDIS_REST_TOKEN", "t"),
-        ("STORE_TIMEOUT_MS", "300"),
-    ])
+async fn goes_on_without_upstash(url: &str) {
+    let variables =
+        [("STORE", "upstash"), ("UPSTASH_REDIS_REST_URL", url), ("UPSTASH_REDIS_REST_TOKEN", "t")];
+    goes_on_without(&[&variables[..], &[("STORE_TIMEOUT_MS", "300")]].concat()).await;
 }
 
 #[tokio::test]
 async fn a_dead_store_fails_open() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    goes_on_without(&upstash_at(format!("http://127.0.0.1:{port}"))).await;
+    goes_on_without_upstash(&format!("http://127.0.0.1:{port}")).await;
     let redis = format!("redis://127.0.0.1:{port}");
-    goes_on_without(&variables(&[("STORE", "redis"), ("REDIS_URL", &redis), ("STORE_TIMEOUT_MS", "300")]))
-        .await;
+    goes_on_without(&[("STORE", "redis"), ("REDIS_URL", &redis), ("STORE_TIMEOUT_MS", "300")]).await;
 }
 
 #[tokio::test]
 async fn a_hanging_store_fails_open_and_costs_its_limit_once_a_delivery() {
     let server = Broken::accepts_and_never_answers().await;
-    goes_on_without(&upstash_at(server.url())).await;
+    goes_on_without_upstash(&server.url()).await;
 }
 
 #[tokio::test]
 async fn a_store_that_refuses_the_token_fails_open() {
     let denied = r#"{"error":"WRONGPASS invalid or missing auth token"}"#;
     let server = Broken::start(HttpFault::Status(401, denied.into())).await;
-    goes_on_without(&upstash_at(server.url())).await;
+    goes_on_without_upstash(&server.url()).await;
 }
 
 #[tokio::test]

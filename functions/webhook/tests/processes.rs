@@ -30,7 +30,7 @@ impl Instance {
         let tests = std::env::current_exe().unwrap();
         let example = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples/webhook_worker");
         let mut child = Command::new::<PathBuf>(example)
-            .envs(store.iter().map(|(name, value)| (name, value)))
+            .envs(store.variables().iter().map(|(name, value)| (name, value)))
             .envs([
                 ("LINE_CHANNEL_SECRET", SECRET),
                 ("LINE_CHANNEL_ACCESS_TOKEN", TOKEN),
@@ -133,8 +133,7 @@ async fn a_killed_tap(store: &Environment) {
     }
 }
 
-async fn a_crash_between_the_write_and_the_reply(opened: (&Environment, &dyn onetap_store::Store)) {
-    let (environment, store) = opened;
+async fn a_crash_between_the_write_and_the_reply(environment: &Environment, store: &dyn onetap_store::Store) {
     let (_service, weather) = weather(Duration::ZERO).await;
     let user = user();
     let profile = Key::new(format!("user:{user}:profile")).unwrap();
@@ -164,37 +163,37 @@ async fn a_crash_between_the_write_and_the_reply(opened: (&Environment, &dyn one
 }
 
 macro_rules! on_every_server {
-    ($($backend:ident $open:ident $(#[$ignored:meta])?;)*) => {$(
+    ($($backend:ident $server:ident $(#[$ignored:meta])?;)*) => {$(
         mod $backend {
             use super::*;
 
             #[tokio::test]
             $(#[$ignored])?
             async fn of_taps_in_two_processes_one_is_answered() {
-                let opened = $open().await;
-                taps_in_two_processes(&opened.environment).await;
+                let (_store, environment) = start(Backend::$server).await;
+                taps_in_two_processes(&environment).await;
             }
 
             #[tokio::test]
             $(#[$ignored])?
             async fn a_killed_tap_frees_its_user_within_the_lock() {
-                let opened = $open().await;
-                a_killed_tap(&opened.environment).await;
+                let (_store, environment) = start(Backend::$server).await;
+                a_killed_tap(&environment).await;
             }
 
             #[tokio::test]
             $(#[$ignored])?
             async fn a_crash_between_write_and_reply_repeats_only_the_reply() {
-                let opened = $open().await;
-                a_crash_between_the_write_and_the_reply((&opened.environment, &*opened.store)).await;
+                let (store, environment) = start(Backend::$server).await;
+                a_crash_between_the_write_and_the_reply(&environment, &*store).await;
             }
         }
     )*};
 }
 
 on_every_server! {
-    on_redis open_redis #[ignore = "needs redis-server"];
-    on_upstash open_upstash #[ignore = "needs redis-server"];
-    on_dynamodb open_dynamodb;
-    on_dynamodb_local open_dynamodb_local #[ignore = "needs DynamoDB Local"];
+    on_redis Redis #[ignore = "needs redis-server"];
+    on_upstash Upstash #[ignore = "needs redis-server"];
+    on_dynamodb DynamoDb;
+    on_dynamodb_local DynamoDbLocal #[ignore = "needs DynamoDB Local"];
 }

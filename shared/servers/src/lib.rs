@@ -8,10 +8,12 @@
 
 pub mod broken;
 pub mod dynamo;
+pub mod environment;
 pub mod fault;
 pub mod monitor;
 pub mod proxy;
 pub mod redis;
+pub mod runtime;
 pub mod tcp;
 pub mod upstash;
 
@@ -22,9 +24,11 @@ mod process;
 
 pub use self::broken::Broken;
 pub use self::dynamo::{Dynamo, create_table, dynamodb_local};
+pub use self::environment::{Backend, Environment};
 pub use self::fault::Fault;
 pub use self::monitor::Monitor;
 pub use self::proxy::Proxy;
 pub use self::redis::Redis;
+pub use self::runtime::{Program, RuntimeApi};
 pub use self::tcp::TcpProxy;
 pub use self::upstash::Upstash;

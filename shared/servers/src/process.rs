@@ -1,3 +1,4 @@
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -6,11 +7,24 @@ use std::thread;
 
 type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// Starts a program that dies with this process, even when this process is killed outright.
+/// A command for a program that dies with this process, even when this process is killed outright. It must be
+/// started by [`spawn`].
+pub(crate) fn bound_to_this_process(program: impl AsRef<OsStr>) -> Command {
+    // setpriv turns into the program, so the child's process id is the program's.
+    if on_path("setpriv") {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    }
+}
+
+/// Starts a command from a thread that lives as long as the process.
 ///
 /// The kernel sends the death signal when the *thread* that spawned the child ends, and a test's thread ends
-/// with its test. So one thread, which lives as long as the process, spawns for all.
-pub(crate) fn spawn_bound_to_this_process(program: &str, arguments: &[&str]) -> io::Result<Child> {
+/// with its test. So one thread spawns for all.
+pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
         let (sender, orders) = mpsc::channel::<Order>();
@@ -21,17 +35,6 @@ pub(crate) fn spawn_bound_to_this_process(program: &str, arguments: &[&str]) -> 
         });
         sender
     });
-
-    // setpriv turns into the program, so the child's process id is the program's.
-    let mut command = if on_path("setpriv") {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", program]);
-        command
-    } else {
-        Command::new(program)
-    };
-    command.args(arguments).stdin(null()).stdout(null()).stderr(null());
-
     let (reply, child) = mpsc::channel();
     spawner.send((command, reply)).expect("the spawner lives as long as the process");
     child.recv().expect("the spawner answers every order")
@@ -41,8 +44,4 @@ pub(crate) fn spawn_bound_to_this_process(program: &str, arguments: &[&str]) -> 
 pub(crate) fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| Path::new(&folder).join(program).is_file())
-}
-
-fn null() -> std::process::Stdio {
-    std::process::Stdio::null()
 }

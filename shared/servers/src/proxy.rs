@@ -4,10 +4,11 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::header::{CONNECTION, TRANSFER_ENCODING};
+use hyper::header::{CONNECTION, HeaderMap, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use serde_json::Value;
 
 use crate::fault::{Body, Fault, response};
 use crate::http::{Answer, HttpServer, client};
@@ -23,17 +24,26 @@ struct Forward {
     upstream: String,
     client: Client<HttpConnector, Full<Bytes>>,
     operations: Mutex<Vec<String>>,
+    calls: Mutex<Vec<(String, Value)>>,
+}
+
+fn operation(head: &HeaderMap) -> Option<&str> {
+    let target = head.get("x-amz-target").and_then(|target| target.to_str().ok());
+    Some(target?.split_once('.')?.1)
 }
 
 impl Answer for Forward {
     fn received(&self, head: &Parts) {
-        let target = head.headers.get("x-amz-target").and_then(|target| target.to_str().ok());
-        if let Some((_, operation)) = target.and_then(|target| target.split_once('.')) {
+        if let Some(operation) = operation(&head.headers) {
             self.operations.lock().unwrap().push(operation.to_owned());
         }
     }
 
     async fn answer(&self, mut request: Request<Bytes>) -> Response<Body> {
+        if let Some(operation) = operation(request.headers()) {
+            let input = serde_json::from_slice(request.body()).unwrap_or_default();
+            self.calls.lock().unwrap().push((operation.to_owned(), input));
+        }
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         *request.uri_mut() = format!("{}{path}", self.upstream).parse().expect("an upstream URL");
         // These two speak of the connection to the client; the body was read to its end already.
@@ -55,7 +65,8 @@ impl Proxy {
     /// Listens on a free loopback port in front of `upstream_url` (`http://host:port`).
     pub async fn start(upstream_url: &str) -> Proxy {
         let upstream = upstream_url.trim_end_matches('/').to_owned();
-        Proxy(HttpServer::start(Forward { upstream, client: client(), operations: Mutex::default() }))
+        let (operations, calls) = (Mutex::default(), Mutex::default());
+        Proxy(HttpServer::start(Forward { upstream, client: client(), operations, calls }))
     }
 
     /// `http://127.0.0.1:PORT`
@@ -71,6 +82,11 @@ impl Proxy {
     /// The DynamoDB operations seen so far, in order: the suffixes of `X-Amz-Target`.
     pub fn operations(&self) -> Vec<String> {
         self.0.app().operations.lock().unwrap().clone()
+    }
+
+    /// The DynamoDB operations that were passed on so far, each with its input.
+    pub fn calls(&self) -> Vec<(String, Value)> {
+        self.0.app().calls.lock().unwrap().clone()
     }
 
     /// Injects `fault` into every request from now on, or none.

@@ -1,7 +1,7 @@
 //! Debian's `redis-server`, one for each test.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::monitor::Monitor;
-use crate::process::{on_path, spawn_bound_to_this_process};
+use crate::process::{bound_to_this_process, on_path, spawn};
 
 /// A Redis server of the test's own: a loopback port, no persistence, gone when dropped.
 #[derive(Debug)]
@@ -102,8 +102,9 @@ async fn launch(port: u16, folder: &TempDir) -> Option<Child> {
     let (port_text, folder) = (port.to_string(), folder.path().to_str().expect("a path in UTF-8"));
     let arguments =
         ["--port", &port_text, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
-    let mut child =
-        spawn_bound_to_this_process("redis-server", &arguments).expect("redis-server can be started");
+    let mut command = bound_to_this_process("redis-server");
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = spawn(command).expect("redis-server can be started");
     let started = Instant::now();
     while !is_served_by(port, child.id()).await {
         if child.try_wait().expect("our own child").is_some() {

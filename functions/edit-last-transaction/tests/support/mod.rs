@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use edit_last_transaction::{Answer, Config, EditLastTransaction, OPENAPI};
 use http::Request;
-use onetap_servers::{Dynamo, Redis, Upstash, create_table, dynamodb_local};
+pub use onetap_servers::{Backend, Environment};
 use onetap_store::config::Secret;
 use onetap_store::lease::unique_token;
 use onetap_store::{Batch, Expect, Key, Memory, Store, idem, open};
@@ -25,54 +25,9 @@ pub const MISSING: &str = "目前沒有可修改的交易記錄（交易記錄�
 pub const CHANGED: &str = "交易已變更，請重新操作";
 pub const BROKEN: &str = "資料格式錯誤，請重新記帳";
 
-pub type Environment = Vec<(&'static str, String)>;
-
-/// Long enough for a busy machine.
-const PATIENT: &str = "10000";
-
-fn environment(store: &str, rest: &[(&'static str, String)]) -> Environment {
-    let mut all = vec![("STORE", store.to_owned()), ("STORE_TIMEOUT_MS", PATIENT.to_owned())];
-    all.extend_from_slice(rest);
-    all
-}
-
+/// The store that these variables name.
 pub fn store(environment: &Environment) -> Arc<dyn Store> {
-    let lookup = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, value)| value.clone());
-    open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap()
-}
-
-pub async fn redis() -> (Environment, Redis) {
-    let server = Redis::start().await;
-    (environment("redis", &[("REDIS_URL", server.url())]), server)
-}
-
-pub async fn upstash() -> (Environment, (Upstash, Redis)) {
-    let server = Redis::start().await;
-    let gateway = Upstash::start(&server.url()).await;
-    let rest =
-        [("UPSTASH_REDIS_REST_URL", gateway.url()), ("UPSTASH_REDIS_REST_TOKEN", gateway.token().to_owned())];
-    (environment("upstash", &rest), (gateway, server))
-}
-
-async fn dynamo(url: String) -> Environment {
-    create_table(&url, "onetap").await;
-    let rest = [
-        ("DYNAMODB_TABLE", "onetap".to_owned()),
-        ("AWS_REGION", "us-east-1".to_owned()),
-        ("AWS_ENDPOINT_URL_DYNAMODB", url),
-        ("AWS_ACCESS_KEY_ID", "test".to_owned()),
-        ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
-    ];
-    environment("dynamodb", &rest)
-}
-
-pub async fn dynamodb() -> (Environment, Dynamo) {
-    let server = Dynamo::start().await;
-    (dynamo(server.url()).await, server)
-}
-
-pub async fn dynamodb_on_local() -> (Environment, ()) {
-    (dynamo(dynamodb_local()).await, ())
+    open(&onetap_store::Config::from_lookup(|name| environment.lookup(name)).unwrap()).unwrap()
 }
 
 pub fn memory() -> Arc<dyn Store> {
@@ -91,27 +46,28 @@ macro_rules! on_every_backend {
         #[tokio::test]
         #[ignore = "needs redis-server"]
         async fn $redis() {
-            let (environment, _server) = $crate::support::redis().await;
+            let environment = $crate::support::Environment::start($crate::support::Backend::Redis).await;
             $scenario($crate::support::store(&environment)).await;
         }
 
         #[tokio::test]
         #[ignore = "needs redis-server"]
         async fn $upstash() {
-            let (environment, _server) = $crate::support::upstash().await;
+            let environment = $crate::support::Environment::start($crate::support::Backend::Upstash).await;
             $scenario($crate::support::store(&environment)).await;
         }
 
         #[tokio::test]
         async fn $dynamodb() {
-            let (environment, _server) = $crate::support::dynamodb().await;
+            let environment = $crate::support::Environment::start($crate::support::Backend::DynamoDb).await;
             $scenario($crate::support::store(&environment)).await;
         }
 
         #[tokio::test]
         #[ignore = "needs DynamoDB Local"]
         async fn $local() {
-            let (environment, _server) = $crate::support::dynamodb_on_local().await;
+            let environment =
+                $crate::support::Environment::start($crate::support::Backend::DynamoDbLocal).await;
             $scenario($crate::support::store(&environment)).await;
         }
     };

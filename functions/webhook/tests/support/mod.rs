@@ -12,7 +12,7 @@ use http::Request;
 use lambda_http::Body;
 use onetap_line::signature::sign;
 use onetap_line::testing::MessagingApi;
-use onetap_servers::{Dynamo, Redis, Upstash, create_table, dynamodb_local};
+pub use onetap_servers::{Backend, Environment};
 use onetap_store::config::{Secret, Variables};
 use onetap_store::lease::unique_token;
 use onetap_store::{Memory, Store, open};
@@ -25,12 +25,6 @@ pub const SECRET: &str = "planted-channel-secret";
 pub const TOKEN: &str = "planted-access-token";
 pub const PROCESSING: &str = "⏳ 正在為您查詢天氣，請稍候...";
 pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";
-
-pub type Environment = Vec<(String, String)>;
-
-pub fn variables(pairs: &[(&str, &str)]) -> Environment {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-}
 
 /// The sample's weather, counted and slowed.
 #[derive(Debug, Default)]
@@ -173,62 +167,10 @@ pub fn memory() -> Arc<dyn Store> {
     Arc::new(Memory::new())
 }
 
-fn store(pairs: &Environment) -> Arc<dyn Store> {
-    let lookup = |name: &str| pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
-    open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap()
-}
-
-/// A store on a real server: how to open it from another process, and what must outlive it.
-pub struct Opened<S> {
-    pub store: Arc<dyn Store>,
-    pub environment: Environment,
-    pub server: S,
-}
-
-fn opened<S>(environment: Environment, server: S) -> Opened<S> {
-    Opened { store: store(&environment), environment, server }
-}
-
-pub async fn open_redis() -> Opened<Redis> {
-    let server = Redis::start().await;
-    opened(
-        variables(&[("STORE", "redis"), ("REDIS_URL", &server.url()), ("STORE_TIMEOUT_MS", "1500")]),
-        server,
-    )
-}
-
-pub async fn open_upstash() -> Opened<(Upstash, Redis)> {
-    let redis = Redis::start().await;
-    let gateway = Upstash::start(&redis.url()).await;
-    let environment = variables(&[
-        ("STORE", "upstash"),
-        ("UPSTASH_REDIS_REST_URL", &gateway.url()),
-        ("UPSTASH_REDIS_REST_TOKEN", gateway.token()),
-        ("STORE_TIMEOUT_MS", "1500"),
-    ]);
-    opened(environment, (gateway, redis))
-}
-
-fn dynamodb(url: &str) -> Environment {
-    variables(&[
-        ("STORE", "dynamodb"),
-        ("DYNAMODB_TABLE", "onetap"),
-        ("AWS_REGION", "us-east-1"),
-        ("AWS_ENDPOINT_URL_DYNAMODB", url),
-        ("AWS_ACCESS_KEY_ID", "test"),
-        ("AWS_SECRET_ACCESS_KEY", "test"),
-        ("STORE_TIMEOUT_MS", "1500"),
-    ])
-}
-
-pub async fn open_dynamodb() -> Opened<Dynamo> {
-    let server = Dynamo::start().await;
-    create_table(&server.url(), "onetap").await;
-    opened(dynamodb(&server.url()), server)
-}
-
-pub async fn open_dynamodb_local() -> Opened<()> {
-    let url = dynamodb_local();
-    create_table(&url, "onetap").await;
-    opened(dynamodb(&url), ())
+/// A store on a backend's real servers, which end with their environment. Nobody waits long in a chat, so that
+/// neither does its store.
+pub async fn start(backend: Backend) -> (Arc<dyn Store>, Environment) {
+    let environment = Environment::start(backend).await.with("STORE_TIMEOUT_MS", "1500");
+    let store = open(&onetap_store::Config::from_lookup(|name| environment.lookup(name)).unwrap()).unwrap();
+    (store, environment)
 }
