@@ -5,9 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use onetap_ledger::{Attempt, Failure, Slot, Step, next};
-use onetap_store::idem::{Call, Error, Idempotency};
+use onetap_store::idem::{Call, Error, Idempotency, digest};
 use onetap_store::{Store, idem};
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 use crate::answer::{Answer, Success, failed, problem, replayed};
@@ -36,16 +35,6 @@ impl Keyed<'_> {
             None => call,
         }
     }
-}
-
-/// One hash over several texts, none of which can be moved into its neighbour.
-fn digest(parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes the change once for the key. The write and the answer are committed together, so that no crash leaves one

@@ -62,15 +62,30 @@ impl From<Failure> for Error {
     }
 }
 
-/// Sends, and sends once more where the connection broke and that is allowed.
+/// Sends, and sends once more where the connection broke and that is allowed; `lost` remembers that it did.
 macro_rules! twice_if {
-    ($repeatable:expr, $send:expr) => {
+    ($repeatable:expr, $lost:expr, $send:expr) => {
         match $send.await {
-            Err(Failure::Interrupted) if $repeatable => $send.await,
+            Err(Failure::Interrupted) if $repeatable => {
+                *$lost = true;
+                $send.await
+            }
             sent => sent,
         }
         .map_err(Error::from)
     };
+}
+
+/// Puts a request under a condition, and has it bring the item that fails it. Every builder of the SDK has these three
+/// by itself: there is no trait to write this once for.
+macro_rules! under {
+    ($condition:expr, $request:expr) => {{
+        let (expression, values) = $condition;
+        $request
+            .set_condition_expression(expression)
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(OnFailure::AllOld)
+    }};
 }
 
 impl DynamoDb {
@@ -101,7 +116,15 @@ impl DynamoDb {
 
     /// Sends the changes: a plain conditional write for one (half the price of a transaction), a transaction for
     /// more, and for a lone check a read.
-    pub(super) async fn send(&self, changes: &[Change], now: u64, repeatable: bool) -> Result<Sent, Error> {
+    ///
+    /// `lost` is set if a reply was: whatever comes of the request then, or of one that follows it, it may have landed.
+    pub(super) async fn send(
+        &self,
+        changes: &[Change],
+        now: u64,
+        repeatable: bool,
+        lost: &mut bool,
+    ) -> Result<Sent, Error> {
         match changes {
             [] => Ok(Sent::Applied),
             [Change { place, expect: Some(expect), action: Action::Check }] => {
@@ -110,28 +133,22 @@ impl DynamoDb {
                 let refusal = || Sent::Refused(HashMap::from([(place.clone(), there.clone())]));
                 Ok(if holds { Sent::Applied } else { refusal() })
             }
-            [change] => twice_if!(repeatable, self.write(change, now)),
-            _ => twice_if!(repeatable, self.transact(changes, now)),
+            [change] => twice_if!(repeatable, lost, self.write(change, now)),
+            _ => twice_if!(repeatable, lost, self.transact(changes, now)),
         }
     }
 
     async fn write(&self, change: &Change, now: u64) -> Result<Sent, Failure> {
-        let (expression, values) = change.condition(now);
+        let condition = change.condition(now);
         let refused = |item: Option<&Attributes>| {
             let there = item.map(Kept::read).transpose().map_err(Failure::Final)?;
             Ok(Sent::Refused(HashMap::from([(change.place.clone(), there)])))
         };
         match &change.action {
             Action::Put(kept, grace) => {
-                let request = self
-                    .client()
-                    .put_item()
-                    .table_name(&self.table)
-                    .set_item(Some(kept.attributes(&change.place, *grace)))
-                    .set_condition_expression(expression)
-                    .set_expression_attribute_values(values)
-                    .return_values_on_condition_check_failure(OnFailure::AllOld);
-                match request.send().await.map_err(service) {
+                let put = self.client().put_item().table_name(&self.table);
+                let put = put.set_item(Some(kept.attributes(&change.place, *grace)));
+                match under!(condition, put).send().await.map_err(service) {
                     Ok(_) => Ok(Sent::Applied),
                     Err(Ok(PutItemError::ConditionalCheckFailedException(failed))) => refused(failed.item()),
                     Err(Ok(PutItemError::TransactionConflictException(_))) => Ok(Sent::Contended),
@@ -140,15 +157,9 @@ impl DynamoDb {
                 }
             }
             Action::Delete | Action::Check => {
-                let request = self
-                    .client()
-                    .delete_item()
-                    .table_name(&self.table)
-                    .set_key(Some(change.place.attributes()))
-                    .set_condition_expression(expression)
-                    .set_expression_attribute_values(values)
-                    .return_values_on_condition_check_failure(OnFailure::AllOld);
-                match request.send().await.map_err(service) {
+                let delete = self.client().delete_item().table_name(&self.table);
+                let delete = delete.set_key(Some(change.place.attributes()));
+                match under!(condition, delete).send().await.map_err(service) {
                     Ok(_) => Ok(Sent::Applied),
                     Err(Ok(DeleteItemError::ConditionalCheckFailedException(failed))) => {
                         refused(failed.item())
@@ -201,7 +212,7 @@ impl DynamoDb {
             let answer = request.set_key(Some(place.attributes())).send().await;
             answer.map_err(|error| failed(service(error)))
         };
-        twice_if!(true, request())?.item().map(Kept::read).transpose()
+        twice_if!(true, &mut false, request())?.item().map(Kept::read).transpose()
     }
 
     /// Every place with what lies there, `None` where nothing does.
@@ -217,7 +228,7 @@ impl DynamoDb {
                 let request = self.client().batch_get_item().request_items(&self.table, wanted.clone());
                 request.send().await.map_err(|error| failed(service(error)))
             };
-            let answer = twice_if!(true, request())?;
+            let answer = twice_if!(true, &mut false, request())?;
             for item in answer.responses().and_then(|tables| tables.get(&self.table)).into_iter().flatten() {
                 found.insert(Place::of(item)?, Some(Kept::read(item)?));
             }
@@ -251,7 +262,7 @@ impl DynamoDb {
                     .limit(i32::try_from(limit.saturating_add(2)).unwrap_or(i32::MAX));
                 request.send().await.map_err(|error| failed(service(error)))
             };
-            let page = twice_if!(true, request())?;
+            let page = twice_if!(true, &mut false, request())?;
             items.extend(page.items.unwrap_or_default());
             start = page.last_evaluated_key;
             if start.is_none() {
@@ -282,33 +293,23 @@ impl Change {
     }
 
     fn transact_item(&self, table: &str, now: u64) -> Result<TransactWriteItem, Error> {
-        let (expression, values) = self.condition(now);
+        let condition = self.condition(now);
         let item = TransactWriteItem::builder();
         let item = match &self.action {
-            Action::Put(kept, grace) => Put::builder()
-                .table_name(table)
-                .set_item(Some(kept.attributes(&self.place, *grace)))
-                .set_condition_expression(expression)
-                .set_expression_attribute_values(values)
-                .return_values_on_condition_check_failure(OnFailure::AllOld)
-                .build()
-                .map(|put| item.put(put)),
-            Action::Delete => Delete::builder()
-                .table_name(table)
-                .set_key(Some(self.place.attributes()))
-                .set_condition_expression(expression)
-                .set_expression_attribute_values(values)
-                .return_values_on_condition_check_failure(OnFailure::AllOld)
-                .build()
-                .map(|delete| item.delete(delete)),
-            Action::Check => ConditionCheck::builder()
-                .table_name(table)
-                .set_key(Some(self.place.attributes()))
-                .set_condition_expression(expression)
-                .set_expression_attribute_values(values)
-                .return_values_on_condition_check_failure(OnFailure::AllOld)
-                .build()
-                .map(|check| item.condition_check(check)),
+            Action::Put(kept, grace) => {
+                let put = Put::builder().table_name(table);
+                let put = put.set_item(Some(kept.attributes(&self.place, *grace)));
+                under!(condition, put).build().map(|put| item.put(put))
+            }
+            Action::Delete => {
+                let delete = Delete::builder().table_name(table).set_key(Some(self.place.attributes()));
+                under!(condition, delete).build().map(|delete| item.delete(delete))
+            }
+            Action::Check => {
+                let check =
+                    ConditionCheck::builder().table_name(table).set_key(Some(self.place.attributes()));
+                under!(condition, check).build().map(|check| item.condition_check(check))
+            }
         };
         item.map(|item| item.build()).map_err(|_| Error::rejected("a write without its parts"))
     }

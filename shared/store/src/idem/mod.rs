@@ -94,6 +94,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 
 pub use call::Call;
 pub use claim::{Claim, Claimed, Committed, Done, Run};
@@ -110,6 +111,24 @@ pub const MAX_KEY: usize = 256;
 
 /// No larger value is kept, in bytes of JSON.
 pub const MAX_RESULT: usize = 1 << 20;
+
+/// One hash, in hex, over several texts, none of which can be moved into its neighbour: the scope of a key that belongs
+/// to a method, a path and a caller, or the fingerprint of a payload that has parts.
+///
+/// ```
+/// use onetap_store::idem::digest;
+///
+/// assert_eq!(digest(&[b"PUT", b"/users/7"]).len(), 64);
+/// assert_ne!(digest(&[b"PUT", b"/users/7"]), digest(&[b"PUT/", b"users/7"]));
+/// ```
+pub fn digest(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// The engine: a store, and how to use it. Cheap to clone; build it once and lend it to every invocation.
 #[derive(Clone)]

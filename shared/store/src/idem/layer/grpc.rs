@@ -14,8 +14,6 @@
 //! | the store is down | `UNAVAILABLE`; the service was not asked |
 
 use std::collections::HashSet;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -28,7 +26,7 @@ use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
 use super::once::{Trailers, once, pass};
-use super::{Begun, Keyed, MAX_BODY, Rules, Trouble, to_the_end};
+use super::{Answer, Begun, Keyed, MAX_BODY, Rules, Trouble, take_ready, to_the_end};
 use crate::idem::Idempotency;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -92,8 +90,6 @@ pub struct IdempotentGrpc<S> {
     layer: GrpcIdempotencyLayer,
 }
 
-type Answer<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
-
 impl<S, B, R> Service<Request<B>> for IdempotentGrpc<S>
 where
     S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
@@ -113,9 +109,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Answer<S::Error> {
-        // The one that was found ready is the one to call.
-        let fresh = self.service.clone();
-        let service = std::mem::replace(&mut self.service, fresh);
+        let service = take_ready(&mut self.service);
         let layer = self.layer.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();

@@ -20,8 +20,6 @@
 //!
 //! Put the layer outside a router that strips path prefixes, or two nested routes share their keys.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -33,7 +31,7 @@ use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
 use super::once::{Trailers, once, pass};
-use super::{Begun, Keyed, MAX_BODY, Rules, Trouble, retry_after, to_the_end};
+use super::{Answer, Begun, Keyed, MAX_BODY, Rules, Trouble, retry_after, take_ready, to_the_end};
 use crate::idem::Idempotency;
 
 /// Puts idempotency in front of a service.
@@ -89,8 +87,6 @@ pub struct Idempotent<S> {
     layer: IdempotencyLayer,
 }
 
-type Answer<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
-
 impl<S, B, R> Service<Request<B>> for Idempotent<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
@@ -110,9 +106,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Answer<S::Error> {
-        // The one that was found ready is the one to call.
-        let fresh = self.service.clone();
-        let service = std::mem::replace(&mut self.service, fresh);
+        let service = take_ready(&mut self.service);
         let layer = self.layer.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();

@@ -7,19 +7,29 @@ mod once;
 mod stored;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ::http::Response;
 use ::http::header::{AUTHORIZATION, HeaderName};
 use ::http::request::Parts;
-use sha2::{Digest, Sha256};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::{Call, Idempotency, MAX_RESULT};
+use super::{Call, Idempotency, MAX_RESULT, digest};
 
 pub use body::{Body, BodyError};
+
+/// What a layer's service answers with.
+type Answer<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
+
+/// The service that was found ready, which is the one to call; a clone takes its place.
+fn take_ready<S: Clone>(service: &mut S) -> S {
+    let fresh = service.clone();
+    std::mem::replace(service, fresh)
+}
 
 /// Bodies over this are passed on, and neither compared nor kept.
 const MAX_BODY: usize = MAX_RESULT;
@@ -104,16 +114,6 @@ impl Rules {
 fn authorization(parts: &Parts) -> Option<String> {
     let value = parts.headers.get(AUTHORIZATION)?;
     Some(value.as_bytes().iter().map(|byte| char::from(*byte)).collect())
-}
-
-/// One hash over several texts, none of which can be moved into its neighbour.
-fn digest(parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whole seconds after which it is worth asking again.

@@ -1,0 +1,217 @@
+//! The promises of a [`Store`], each a function with a sentence for a name. [`promises!`](crate::promises) makes a test
+//! of every one for a backend; a backend is done when all of them pass.
+//!
+//! Every promise works on names of its own, so that they share one server without flushing it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are the bodies of tests")]
+#![allow(missing_docs, reason = "the names are the sentences")]
+
+mod batches;
+mod channels;
+mod leases;
+mod lives;
+mod logs;
+mod races;
+mod sequences;
+mod values;
+mod writes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lease::unique_token;
+use crate::{Batch, Channel, Commit, Error, Expect, Key, Log, Store};
+
+pub use batches::*;
+pub use channels::*;
+pub use leases::*;
+pub use lives::*;
+pub use logs::*;
+pub use races::*;
+pub use sequences::*;
+pub use values::*;
+pub use writes::*;
+
+/// Makes a test of every promise. The first argument is the test's attributes, the second an expression for a future
+/// of the store and of whatever must outlive it.
+#[macro_export]
+macro_rules! promises {
+    (@each $attributes:tt $open:expr; $($promise:ident)*) => {
+        $($crate::promises! { @test $attributes $open; $promise })*
+    };
+    (@test [$($attribute:tt)*] $open:expr; $promise:ident) => {
+        $($attribute)*
+        async fn $promise() {
+            let (store, _server) = $open.await;
+            $crate::testing::conformance::$promise(store).await
+        }
+    };
+    ($attributes:tt $open:expr) => {
+        $crate::promises! { @each $attributes $open;
+            what_was_never_put_is_absent
+            a_put_that_expects_nothing_happens_once
+            a_put_that_expects_a_value_happens_on_that_value_only
+            a_put_that_expects_nothing_or_a_value_happens_on_nothing_else
+            a_delete_removes_the_value_it_names_and_no_other
+            a_check_changes_nothing_and_decides_the_batch
+            a_refused_batch_changes_nothing
+            a_refusal_brings_every_value_that_failed
+            a_repeated_claim_recognises_itself
+            a_repeated_result_recognises_itself
+            a_repeated_delete_finds_nothing
+            a_repeated_swap_is_refused
+            an_expired_key_is_absent_to_every_operation
+            a_write_renews_the_life_and_a_read_does_not
+            a_refused_write_does_not_renew_the_life
+            what_is_put_for_ever_outlives_the_end_it_had
+            a_lease_is_held_by_one_until_it_is_released
+            a_renewed_lease_lasts
+            a_lapsed_lease_is_not_revived
+            a_release_frees_only_its_own
+            a_lost_lease_can_neither_commit_nor_release
+            a_guard_joins_a_write_to_the_same_key
+            no_increment_is_lost_among_many_workers
+            one_of_a_hundred_racing_claims_wins
+            any_text_comes_back_as_it_was
+            a_value_of_300_kb_comes_back
+            keys_with_any_characters_are_distinct
+            a_key_must_have_1_to_2048_bytes
+            a_batch_that_names_a_key_twice_is_rejected
+            a_batch_that_cannot_be_meant_is_rejected
+            a_value_over_the_limit_is_rejected
+            an_append_and_its_marker_happen_together_or_not_at_all
+            a_marker_holds_the_position_of_its_record
+            positions_increase_and_reading_on_neither_repeats_nor_skips
+            a_reader_that_resumes_sees_every_concurrent_append_once
+            a_long_log_is_read_to_its_end
+            a_log_ends_after_its_last_append
+            a_log_that_ended_begins_anew_with_higher_positions
+            a_log_keeps_its_newest_records
+            a_newer_sequence_replaces_and_an_older_never_does
+            an_older_sequence_does_not_hold_up_the_rest
+            what_has_no_sequence_is_older_than_any
+            racing_sequences_end_with_the_highest
+            a_watcher_hears_every_publish
+            to_watch_and_then_read_misses_nothing
+            half_a_batch_is_never_left_behind
+            batches_of_one_call_stand_alone
+            batches_that_share_a_key_are_applied_in_order
+            nothing_to_write_is_applied
+        }
+    };
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// A life short enough to wait for, and long enough for a few round trips to a busy server.
+const SHORT: Duration = Duration::from_millis(400);
+
+/// Names that no other test has.
+#[derive(Clone, Debug)]
+pub struct Names(String);
+
+impl Default for Names {
+    fn default() -> Names {
+        Names(format!("test:{}:", unique_token()))
+    }
+}
+
+impl Names {
+    /// New ones.
+    pub fn new() -> Names {
+        Names::default()
+    }
+
+    /// A key.
+    pub fn key(&self, name: &str) -> Key {
+        Key::new(format!("{}{name}", self.0)).unwrap()
+    }
+
+    /// A log.
+    pub fn log(&self, name: &str) -> Log {
+        Log::new(format!("{}{name}", self.0)).unwrap()
+    }
+
+    /// A channel.
+    pub fn channel(&self, name: &str) -> Channel {
+        Channel::new(format!("{}{name}", self.0)).unwrap()
+    }
+}
+
+fn is(text: &str) -> Expect {
+    Expect::Is(text.to_owned())
+}
+
+fn absent_or(text: &str) -> Expect {
+    Expect::AbsentOr(text.to_owned())
+}
+
+async fn applied(store: &Arc<dyn Store>, batch: Batch) {
+    let answer = store.commit(&batch).await.unwrap();
+    assert!(matches!(answer, Commit::Applied(_)), "{batch:?} gave {answer:?}");
+}
+
+/// The values a refusal brings, in the order of the batch.
+async fn refused(store: &Arc<dyn Store>, batch: Batch) -> Vec<Option<String>> {
+    match store.commit(&batch).await.unwrap() {
+        Commit::Refused(refusal) => refusal.into_iter().map(|mismatch| mismatch.there).collect(),
+        answer => panic!("{batch:?} gave {answer:?}"),
+    }
+}
+
+async fn rejected(store: &Arc<dyn Store>, batch: Batch) -> Error {
+    let error = store.commit(&batch).await.unwrap_err();
+    assert!(!error.is_retryable(), "{error}");
+    error
+}
+
+async fn holds(store: &Arc<dyn Store>, key: &Key, text: Option<&str>) {
+    assert_eq!(store.get(key).await.unwrap().as_deref(), text);
+}
+
+fn there(text: &str) -> Vec<Option<String>> {
+    vec![Some(text.to_owned())]
+}
+
+async fn texts(store: &Arc<dyn Store>, log: &Log) -> Vec<String> {
+    store.read(log, None, 10_000).await.unwrap().into_iter().map(|record| record.text).collect()
+}
+
+/// Tries again and again, as a worker does whose swap was lost to another, until the batch is applied.
+async fn insist(store: &Arc<dyn Store>, batch: impl Fn() -> Batch) {
+    loop {
+        match store.commit(&batch()).await {
+            Ok(Commit::Applied(_)) => return,
+            Ok(Commit::Refused(_)) => panic!("refused"),
+            Err(error) if error.is_retryable() && !error.maybe_applied() => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_promise_is_in_the_list() {
+        let source = include_str!("mod.rs");
+        let list = &source[source.find("{ @each").unwrap()..source.find("const HOUR").unwrap()];
+        let subjects = [
+            include_str!("batches.rs"),
+            include_str!("channels.rs"),
+            include_str!("leases.rs"),
+            include_str!("lives.rs"),
+            include_str!("logs.rs"),
+            include_str!("races.rs"),
+            include_str!("sequences.rs"),
+            include_str!("values.rs"),
+            include_str!("writes.rs"),
+        ];
+        let promises: Vec<&str> = subjects
+            .iter()
+            .flat_map(|subject| subject.lines())
+            .filter_map(|line| line.strip_prefix("pub async fn ")?.split('(').next())
+            .collect();
+        assert!(promises.len() > 40);
+        for promise in promises {
+            assert!(list.contains(&format!("{promise}\n")), "{promise} is tested nowhere");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Any text, any name, and the limits of both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{HOUR, Names, applied, holds, is, refused, rejected, texts, there};
+use crate::{Batch, Channel, Error, Expect, Keep, Key, Log, MAX_NAME, MAX_TTL, MAX_WRITES, Store, Value};
+
+pub async fn any_text_comes_back_as_it_was(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let every: String = ('\u{1}'..'\u{800}').chain(['\u{0}', '\u{fffd}', '\u{10ffff}']).collect();
+    let values = [
+        "",
+        " ",
+        "⏳ 正在為您查詢天氣，請稍候...",
+        "👩‍👩‍👧‍👦",
+        "\"\\/\r\n\t\u{0}",
+        "null",
+        "false",
+        "0",
+        "{}",
+        "[1]",
+        &every,
+    ];
+    for (n, value) in values.into_iter().enumerate() {
+        let (key, log) = (names.key(&n.to_string()), names.log(&format!("log {n}")));
+        applied(&store, Batch::new().put(&key, Expect::Absent, value, HOUR)).await;
+        holds(&store, &key, Some(value)).await;
+        assert_eq!(refused(&store, Batch::new().put(&key, is("other"), "x", HOUR)).await, there(value));
+        // An empty value is there too, also to the mechanism that judges several keys.
+        let free = names.key("free");
+        let claim = Batch::new().check(&free, Expect::Absent).put(&key, Expect::Absent, "x", HOUR);
+        assert_eq!(refused(&store, claim).await, there(value));
+        applied(&store, Batch::new().check(&key, is(value)).append(&log, value, Keep::all_for(HOUR))).await;
+        assert_eq!(texts(&store, &log).await, [value]);
+        applied(&store, Batch::new().delete(&key, value)).await;
+    }
+}
+
+pub async fn a_value_of_300_kb_comes_back(store: Arc<dyn Store>) {
+    let key = Names::new().key("large");
+    let large = "天氣 weather ".repeat(20_000);
+    assert!(large.len() >= 300_000);
+    applied(&store, Batch::new().put(&key, Expect::Absent, large.as_str(), HOUR)).await;
+    assert!(store.get(&key).await.unwrap().as_deref() == Some(&large));
+    applied(&store, Batch::new().put(&key, is(&large), "small", HOUR)).await;
+}
+
+pub async fn keys_with_any_characters_are_distinct(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let long = "長".repeat(600);
+    let keys = [
+        "a", "a:", "a:b", "a b", "a\tb", "a\nb", "a\"b", "a'b", "a\\b", "a{b}", "a*", "天氣", "🌦️", "%20",
+        "A", &long,
+    ];
+    for (n, name) in keys.iter().enumerate() {
+        let batch = Batch::new().put(&names.key(name), Expect::Absent, n.to_string(), HOUR);
+        applied(&store, batch).await;
+    }
+    for (n, name) in keys.iter().enumerate() {
+        holds(&store, &names.key(name), Some(&n.to_string())).await;
+    }
+}
+
+pub async fn a_key_must_have_1_to_2048_bytes(store: Arc<dyn Store>) {
+    assert!(Key::new("").unwrap_err().to_string().contains("a key must not be empty"));
+    let error = Key::new("k".repeat(MAX_NAME + 1)).unwrap_err();
+    assert!(error.to_string().contains("a key of 2049 bytes is over the limit of 2048"), "{error}");
+    assert!(Log::new("").unwrap_err().to_string().contains("a log's name must not be empty"));
+    assert!(Channel::new("").unwrap_err().to_string().contains("a channel's name must not be empty"));
+    let longest = Key::new(format!("{:x<MAX_NAME$}", Names::new().0)).unwrap();
+    applied(&store, Batch::new().put(&longest, Expect::Absent, "v", HOUR)).await;
+    holds(&store, &longest, Some("v")).await;
+    applied(&store, Batch::new().delete(&longest, "v")).await;
+}
+
+pub async fn a_batch_that_names_a_key_twice_is_rejected(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let (key, log) = (names.key("k"), names.log("l"));
+    let twice = Batch::new().put(&key, Expect::Absent, "1", HOUR).put(&key, is("1"), "2", HOUR);
+    assert!(rejected(&store, twice).await.to_string().contains("each key and log once"));
+    holds(&store, &key, None).await;
+    let keep = Keep::all_for(HOUR);
+    rejected(&store, Batch::new().append(&log, "1", keep).append(&log, "2", keep)).await;
+    assert_eq!(texts(&store, &log).await, Vec::<String>::new());
+}
+
+pub async fn a_batch_that_cannot_be_meant_is_rejected(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let key = names.key("k");
+    let cases = [
+        (Batch::new().put(&key, Expect::Absent, "v", Duration::ZERO), "TTL must be at least 1 ms"),
+        (Batch::new().put(&key, Expect::Absent, "v", MAX_TTL * 2), "TTL must be at most"),
+        (
+            Batch::new().append(&names.log("l"), "v", Keep::all_for(Duration::ZERO)),
+            "TTL must be at least 1 ms",
+        ),
+        (Batch::new().put(&key, Expect::Absent, Value::PositionOf(0), HOUR), "append 0, of 0"),
+        (Batch::new().put_if_newer(&key, 3, r#"{"seq":4}"#, HOUR), "`seq`"),
+        (Batch::new().put_if_newer(&key, 3, "no json", HOUR), "`seq`"),
+    ];
+    for (batch, problem) in cases {
+        let error = rejected(&store, batch).await;
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+    let many = |count: usize| {
+        (0..count).fold(Batch::new(), |batch, n| batch.check(&names.key(&n.to_string()), Expect::Absent))
+    };
+    assert!(rejected(&store, many(MAX_WRITES + 1)).await.to_string().contains("26 writes"));
+    applied(&store, many(MAX_WRITES)).await;
+}
+
+pub async fn a_value_over_the_limit_is_rejected(store: Arc<dyn Store>) {
+    let key = Names::new().key("k");
+    let over = "x".repeat(store.max_value() + 1);
+    let error = rejected(&store, Batch::new().put(&key, Expect::Absent, over.as_str(), HOUR)).await;
+    assert_eq!(error, Error::TooLarge { size: over.len(), limit: store.max_value() });
+    holds(&store, &key, None).await;
+    let most = &over[1..];
+    applied(&store, Batch::new().put(&key, Expect::Absent, most, HOUR)).await;
+    assert!(store.get(&key).await.unwrap().as_deref() == Some(most));
+    applied(&store, Batch::new().delete(&key, most)).await;
+}
