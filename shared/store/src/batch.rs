@@ -205,8 +205,9 @@ impl Batch {
     /// Whether the batch may be sent again when its reply was lost.
     ///
     /// It may when the second time changes nothing that the first has changed, *and* the caller can tell from the
-    /// refusal that it had landed. A marker (a put where nothing was) gives that to the whole batch. A bare swap
-    /// (`Is(old)` to another value) has none: the value that comes back may as well be somebody else's, and an
+    /// refusal that it had landed. A marker (a put where nothing was) gives that to the whole batch, as long as nobody
+    /// but its owner replaces it: of a first value that others have swapped since, the refusal no longer tells. A bare
+    /// swap (`Is(old)` to another value) has none: the value that comes back may as well be somebody else's, and an
     /// increment would be lost.
     pub fn is_repeatable(&self) -> bool {
         let marked = |write: &Write| match write {

@@ -49,6 +49,16 @@ impl Error {
         matches!(self, Error::Unavailable { maybe_applied: true, .. })
     }
 
+    /// The same error of a call that was sent before, and whose first reply was lost: although this send has certainly
+    /// not landed, that one may have.
+    #[must_use]
+    pub fn after_a_lost_reply(self) -> Error {
+        match self {
+            Error::Unavailable { reason, .. } => Error::Unavailable { maybe_applied: true, reason },
+            other => other,
+        }
+    }
+
     /// This call will not be taken, however often it comes.
     pub fn rejected(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Rejected { reason: reason.into() }

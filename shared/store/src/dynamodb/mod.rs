@@ -97,12 +97,15 @@ impl DynamoDb {
     async fn commit_by(&self, batch: &Batch, deadline: Instant) -> Result<Commit, Error> {
         batch.validate(MAX_VALUE)?;
         let late = || Err(Error::unknown("no answer in time"));
-        timeout_at(deadline, self.attempt(batch, deadline)).await.unwrap_or_else(|_| late())
+        let mut lost = false;
+        let answer = timeout_at(deadline, self.attempt(batch, deadline, &mut lost)).await;
+        let answer = answer.unwrap_or_else(|_| late());
+        answer.map_err(|error| if lost { error.after_a_lost_reply() } else { error })
     }
 
     /// Sends the batch until it is applied or refused. What is sent again is what lost a race for a log's head or
     /// for a newer state, or ran into another transaction: neither is a refusal.
-    async fn attempt(&self, batch: &Batch, deadline: Instant) -> Result<Commit, Error> {
+    async fn attempt(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Commit, Error> {
         let mut seen = self.look(batch).await?;
         for attempt in 0.. {
             let now = self.now();
@@ -120,7 +123,7 @@ impl DynamoDb {
             }
 
             let (changes, positions) = plan(batch, &seen, now)?;
-            match self.send(&changes, now, batch.is_repeatable()).await? {
+            match self.send(&changes, now, batch.is_repeatable(), lost).await? {
                 Sent::Applied => return Ok(Commit::Applied(positions)),
                 Sent::Refused(there) => {
                     let refusal: Vec<Mismatch> = batch

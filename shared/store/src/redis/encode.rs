@@ -163,6 +163,15 @@ impl ServerError {
         ServerError(error, Cause::Other)
     }
 
+    /// See [`Error::after_a_lost_reply`].
+    pub(super) fn after_a_lost_reply_if(self, lost: bool) -> ServerError {
+        if lost { ServerError(self.0.after_a_lost_reply(), self.1) } else { self }
+    }
+
+    pub(super) fn maybe_applied(&self) -> bool {
+        self.0.maybe_applied()
+    }
+
     pub(super) fn is_script_unknown(&self) -> bool {
         self.1 == Cause::ScriptUnknown
     }

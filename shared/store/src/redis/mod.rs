@@ -67,6 +67,13 @@ impl From<Failure> for Error {
     }
 }
 
+/// A round trip that brought replies.
+struct Exchange {
+    replies: Vec<Reply>,
+    /// The first send brought none, and may have landed: an error among these replies is not the whole truth.
+    resent: bool,
+}
+
 /// A store that runs `commit.lua` on a Redis server.
 #[derive(Debug)]
 pub struct Scripted<T> {
@@ -101,21 +108,23 @@ impl<T: Transport> Scripted<T> {
         commands: &[Command<'_>],
         repeatable: bool,
         deadline: Instant,
-    ) -> Result<Vec<Reply>, Error> {
+    ) -> Result<Exchange, Error> {
         let mut sent = self.transport.send(commands, deadline).await;
-        if repeatable && matches!(sent, Err(Failure::Interrupted)) {
+        let resent = repeatable && matches!(sent, Err(Failure::Interrupted));
+        if resent {
             sent = self.transport.send(commands, deadline).await;
         }
         match sent {
-            Ok(replies) if replies.len() == commands.len() => Ok(replies),
+            Ok(replies) if replies.len() == commands.len() => Ok(Exchange { replies, resent }),
             Ok(_) => Err(Error::unknown("not one reply for each command")),
+            Err(failure) if resent => Err(Error::from(failure).after_a_lost_reply()),
             Err(failure) => Err(failure.into()),
         }
     }
 
     /// One command that only reads.
     async fn ask(&self, command: Command<'_>) -> Result<Reply, Error> {
-        match self.exchange(&[command], true, self.deadline()).await?.pop() {
+        match self.exchange(&[command], true, self.deadline()).await?.replies.pop() {
             Some(Reply::Error(error)) => Err(error.into()),
             Some(reply) => Ok(reply),
             None => Err(Error::unknown("no reply")),
@@ -135,7 +144,8 @@ impl<T: Transport> Scripted<T> {
             }
             let rest: Vec<&Batch> = again.iter().map(|n| batches[*n]).collect();
             for (n, answer) in again.into_iter().zip(self.attempt(&rest, deadline).await) {
-                answers[n] = answer;
+                let lost = matches!(&answers[n], Err(error) if error.maybe_applied());
+                answers[n] = answer.map_err(|error| error.after_a_lost_reply_if(lost));
             }
         }
         answers.into_iter().map(|answer| answer.map_err(Error::from)).collect()
@@ -148,12 +158,15 @@ impl<T: Transport> Scripted<T> {
         let commands: Vec<_> =
             calls.map(|(n, batch)| self.script.call(batch, !loaded && n == 0, !apart)).collect();
         let repeatable = batches.iter().all(|batch| batch.is_repeatable());
-        let replies = match self.exchange(&commands, repeatable, deadline).await {
-            Ok(replies) => replies,
+        let Exchange { replies, resent } = match self.exchange(&commands, repeatable, deadline).await {
+            Ok(exchange) => exchange,
             Err(error) => return batches.iter().map(|_| Err(error.clone().into())).collect(),
         };
         self.loaded.store(true, Ordering::Relaxed);
-        let answers: Vec<_> = batches.iter().zip(replies).map(|(batch, reply)| reply.commit(batch)).collect();
+        let answer = |(batch, reply): (&&Batch, Reply)| {
+            reply.commit(batch).map_err(|error| error.after_a_lost_reply_if(resent))
+        };
+        let answers: Vec<_> = batches.iter().zip(replies).map(answer).collect();
         if apart {
             self.publish(batches, &answers, deadline).await;
         }
@@ -215,11 +228,12 @@ impl<T: Transport> Store for Scripted<T> {
             && let Some(command) = Command::set_if_absent(batch)
         {
             // The one batch that a plain command can say: a claim or a lock. On refusal GET brings what is there.
-            let reply = match self.exchange(&[command], true, self.deadline()).await?.pop() {
+            let Exchange { mut replies, resent } = self.exchange(&[command], true, self.deadline()).await?;
+            let reply = match replies.pop() {
                 Some(reply) => reply.set_if_absent(batch),
                 None => return Err(Error::unknown("no reply")),
             };
-            return reply.map_err(Error::from);
+            return reply.map_err(|error| error.after_a_lost_reply_if(resent).into());
         }
         self.run(&[batch], self.deadline()).await.pop().unwrap_or_else(|| Err(Error::unknown("no reply")))
     }
