@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryFutureExt};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, Value};
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -40,8 +41,13 @@ impl Scripted<Resp> {
     pub fn new(url: &Secret, limit: Duration) -> Result<Scripted<Resp>, Error> {
         // The crate's TLS asks for the process's provider. Somebody else having set one is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client =
-            Client::open(url.reveal()).map_err(|_| Error::rejected("not a redis:// or rediss:// URL"))?;
+        // Small commands one after the other: none is to wait for the reply to the one before.
+        let tcp = TcpSettings::default().set_nodelay(true);
+        let client = url
+            .reveal()
+            .into_connection_info()
+            .and_then(|server| Client::open(server.set_tcp_settings(tcp)))
+            .map_err(|_| Error::rejected("not a redis:// or rediss:// URL"))?;
         Ok(Scripted::over(Resp { client, connection: Mutex::default() }, limit))
     }
 }
