@@ -8,7 +8,7 @@ mod request;
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH};
+use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
 use lambda_http::RequestExt;
 use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Slot, Step, etag, run, texts};
@@ -58,7 +58,9 @@ impl EditLastTransaction {
     /// Answers a request, whatever it is.
     pub async fn handle<B: AsRef<[u8]>>(&self, request: Request<B>) -> Answer {
         let mut answer = self.answer(&request).await;
-        answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let headers = answer.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         tracing::info!(status = answer.status().as_u16(), "answered");
         onetap_telemetry::flush();
         answer

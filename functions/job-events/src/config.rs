@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::uri::Authority;
 use http::{HeaderValue, Uri};
 use onetap_store::config::{ConfigError, Secret, Variables};
 
@@ -37,13 +38,15 @@ impl Config {
     }
 }
 
-/// `*` or `scheme://host[:port]`: with a path, even `/`, no browser would find it equal to its own.
+/// `*` or `scheme://host[:port]`: with a path, even `/`, or a name before the host, no browser would find it equal to
+/// its own.
 fn is_origin(text: &str) -> bool {
     let Ok(uri) = text.parse::<Uri>() else {
         return text == "*";
     };
     let scheme = uri.scheme_str().is_some_and(|scheme| matches!(scheme, "http" | "https"));
-    text == "*" || scheme && uri.authority().is_some_and(|host| text.ends_with(host.as_str()))
+    let host = |host: &Authority| text.ends_with(host.as_str()) && !text.contains('@');
+    text == "*" || scheme && uri.authority().is_some_and(host)
 }
 
 #[cfg(test)]
@@ -80,6 +83,7 @@ mod tests {
             "https://",
             "https://example.com/",
             "https://example.com/app",
+            "https://name@example.com",
             "ftp://example.com",
             "a b",
             "https://a.example, https://b.example",

@@ -50,6 +50,8 @@ impl Config {
             matches!(uri.scheme_str(), Some("http" | "https"))
                 && uri.host().is_some_and(|host| !host.is_empty())
                 && uri.query().is_none()
+                // A name and a password would be shown wherever the address is.
+                && !self.base_url.contains('@')
         };
         uri.ok()
             .filter(web)

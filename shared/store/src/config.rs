@@ -233,6 +233,9 @@ fn dynamodb(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
         .optional("AWS_REGION")
         .or_else(|| variables.optional("AWS_DEFAULT_REGION"))
         .ok_or_else(|| ConfigError::new("AWS_REGION", "is not set"))?;
+    if !region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+        return Err(ConfigError::new("AWS_REGION", "is not a region like us-east-1"));
+    }
     let ignored = variables.parsed("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true or false", false)?;
     let endpoint = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"]
         .into_iter()

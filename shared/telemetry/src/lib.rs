@@ -5,7 +5,10 @@ mod metrics;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use tracing_subscriber::filter::{LevelFilter, Targets};
+pub use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -19,19 +22,38 @@ fn registry() -> &'static Registry {
 /// Logs to standard output, one JSON object a line. `RUST_LOG` (`info`, `onetap_store=debug,warn`, …) decides what is
 /// logged, else Lambda's own `AWS_LAMBDA_LOG_LEVEL`, else it is `info`. A second call changes nothing.
 pub fn init() {
+    log(LevelFilter::INFO, BoxMakeWriter::new(std::io::stdout));
+}
+
+/// The same for a program that talks to somebody at a terminal: logs go to standard error, and it is for `RUST_LOG` to
+/// ask for more than warnings; with `quiet`, more than errors.
+pub fn init_terminal(quiet: bool) {
+    let default = if quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
+    log(default, BoxMakeWriter::new(std::io::stderr));
+}
+
+/// The same to a `writer` of the caller's, at `default` unless the environment asks for something else: for tests that
+/// look through everything that is said.
+pub fn init_with(default: LevelFilter, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
+    log(default, BoxMakeWriter::new(writer));
+}
+
+fn log(default: LevelFilter, writer: BoxMakeWriter) {
     let level =
         |name: &str| std::env::var(name).ok().and_then(|value| value.to_lowercase().parse::<Targets>().ok());
     let filter = level("RUST_LOG")
         .or_else(|| level("AWS_LAMBDA_LOG_LEVEL"))
-        .unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+        .unwrap_or_else(|| Targets::new().with_default(default));
     let lines = tracing_subscriber::fmt::layer()
         .json()
         .flatten_event(true)
         .with_current_span(true)
         .with_span_list(false)
-        .with_writer(std::io::stdout);
+        .with_writer(writer);
+    // Below debug the crates underneath log whole events, and a user's words with them: that is never asked for.
+    let no_bodies = LevelFilter::DEBUG;
     // An error says that somebody, a test perhaps, has set up logging already.
-    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    let _ = tracing_subscriber::registry().with(filter).with(no_bodies).with(lines).try_init();
 }
 
 /// One more of `name`.

@@ -93,7 +93,11 @@ impl Config {
 fn base_url(variables: &Variables<'_>, name: &str, default: &str) -> Result<String, ConfigError> {
     let url = variables.optional(name).unwrap_or_else(|| default.to_owned());
     let web = |uri: &Uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.query().is_none() && uri.host() != Some("")
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.query().is_none()
+            && uri.host() != Some("")
+            // A name and a password would be shown wherever the address is.
+            && !url.contains('@')
     };
     match url.parse::<Uri>() {
         Ok(uri) if web(&uri) => Ok(url.trim_end_matches('/').to_owned()),

@@ -236,7 +236,7 @@ fn the_configuration_names_the_variable_that_is_wrong() {
     assert_eq!(read(&[provider]), Err("CWA_API_KEY".to_owned()));
     assert_eq!(read(&[("WEATHER_PROVIDER", "accu")]), Err("WEATHER_PROVIDER".to_owned()));
     assert_eq!(read(&[]), Err("WEATHER_PROVIDER".to_owned()));
-    for wrong in ["ftp://x", "nonsense", "https://", "http://x/?q", "/path"] {
+    for wrong in ["ftp://x", "nonsense", "https://", "http://x/?q", "http://name:password@x", "/path"] {
         assert_eq!(read(&[provider, key, ("CWA_API_BASE_URL", wrong)]), Err("CWA_API_BASE_URL".to_owned()));
     }
 }

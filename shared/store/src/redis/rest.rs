@@ -198,7 +198,8 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// A body, line by line; the last one may be without its end.
+/// A body, line by line; the last one may be without its end. It ends at a line that is larger than any reply: what
+/// never ends a line is no stream of Upstash's.
 struct Lines {
     body: Incoming,
     buffer: Vec<u8>,
@@ -217,6 +218,9 @@ impl Lines {
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
                         self.buffer.extend_from_slice(data);
+                    }
+                    if self.buffer.len() > MAX_REPLY {
+                        return None;
                     }
                 }
                 _ if self.buffer.is_empty() => return None,
