@@ -31,6 +31,10 @@ const REPLY: Duration = Duration::from_millis(500);
 /// A change that is refused so often in a row has met something else than other writers.
 const ROUNDS: usize = 8;
 
+/// So many ids, none of them longer, are in a lock's label: a label is no place for a whole delivery.
+const LABELS: usize = 20;
+const MAX_LABEL: usize = 64;
+
 /// What the marker of a handled event says.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -44,7 +48,7 @@ enum Marker {
 
 /// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// Answered, or in need of no answer.
     Handled,
     /// Told to wait for the one before it.
@@ -61,8 +65,14 @@ pub(crate) enum Ended {
     Failed,
 }
 
+/// How the events of a delivery ended, in their order: among the extensions of the answer to it, for a caller in this
+/// process. Nothing of it is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endings(pub Vec<Ended>);
+
 impl Ended {
-    fn label(self) -> &'static str {
+    /// Its name for logs and metrics.
+    pub fn label(self) -> &'static str {
         match self {
             Ended::Handled => "handled",
             Ended::Busy => "busy",
@@ -75,7 +85,7 @@ impl Ended {
     }
 
     /// Whether LINE is asked to send it again.
-    pub(crate) fn comes_again(self) -> bool {
+    pub fn comes_again(self) -> bool {
         matches!(self, Ended::Elsewhere | Ended::Failed)
     }
 }
@@ -98,6 +108,8 @@ enum Lock {
     Held(Lease),
     /// Somebody else has it.
     Busy,
+    /// An earlier run of this delivery has it, and is gone: whoever still works has its claim too, and that is ours.
+    LeftBehind,
 }
 
 /// An event by its number, with what its claim and its lock came to.
@@ -169,7 +181,7 @@ impl<'a> Delivery<'a> {
                 && !locks.contains_key(user)
                 && let Ok(key) = Key::new(format!("processing:user:{user}"))
             {
-                let lock = lease::Claim::new(key, settings.ttl);
+                let lock = lease::Claim::new(key, settings.ttl).labelled(&ids_of(user, events));
                 batches.push(lock.batch());
                 locks.insert(user, lock);
             }
@@ -186,7 +198,7 @@ impl<'a> Delivery<'a> {
             };
             let user = event.source.user_id.as_deref().unwrap_or_default();
             if wants && let Some(claim) = locks.remove(user) {
-                taken.insert(user, self.lock(claim, sent, answers.next()));
+                taken.insert(user, self.lock(claim, &ids_of(user, events), sent, answers.next()));
             }
             turns.push((turn, wants));
         }
@@ -207,7 +219,7 @@ impl<'a> Delivery<'a> {
         // Locks that only duplicates asked for.
         let spare = taken.into_values().filter_map(|lock| match lock {
             Lock::Held(lease) => Some(lease.release_batch()),
-            Lock::Open | Lock::Busy => None,
+            Lock::Open | Lock::Busy | Lock::LeftBehind => None,
         });
         self.commit_each(&spare.collect::<Vec<_>>()).await;
         given
@@ -246,12 +258,23 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    fn lock(&self, claim: lease::Claim, sent: Instant, answer: Option<Result<Commit, Error>>) -> Lock {
+    fn lock(
+        &self,
+        claim: lease::Claim,
+        ids: &str,
+        sent: Instant,
+        answer: Option<Result<Commit, Error>>,
+    ) -> Lock {
         match answer {
-            Some(Ok(answer)) => match claim.outcome(&self.webhook.store, sent, answer) {
-                Acquire::Acquired(lease) => Lock::Held(lease),
-                Acquire::Held => Lock::Busy,
-            },
+            Some(Ok(answer)) => {
+                let theirs = claim.label_of_holder(&answer).unwrap_or_default();
+                let left_behind = theirs.split_whitespace().any(|id| ids.split(' ').any(|own| own == id));
+                match claim.outcome(&self.webhook.store, sent, answer) {
+                    Acquire::Acquired(lease) => Lock::Held(lease),
+                    Acquire::Held if left_behind => Lock::LeftBehind,
+                    Acquire::Held => Lock::Busy,
+                }
+            }
             // Fail open: no answer, or one that makes no sense.
             _ => Lock::Open,
         }
@@ -273,6 +296,11 @@ impl<'a> Delivery<'a> {
                 let ended = self.reply(event, &talk::text(talk::PROCESSING)).await;
                 self.finish(event, run.map(|run| record(&run, ended)), None).await;
                 if ended == Ended::Handled { Ended::Busy } else { ended }
+            }
+            // To be told to wait would be the end of it. The lock ends by itself, and then it can be handled.
+            (Turn::Ours(run), Lock::LeftBehind) => {
+                self.finish(event, run.map(|run| run.abandon_batch()), None).await;
+                Ended::Elsewhere
             }
             (Turn::Ours(run), Lock::Held(lease)) => self.work(event, plan, run, Some(lease)).await,
             (Turn::Ours(run), Lock::Open) => self.work(event, plan, run, None).await,
@@ -531,17 +559,26 @@ impl<'a> Delivery<'a> {
     }
 }
 
+/// The ids of a user's events, which the lock is labelled with: a redelivery sees by them that it is itself that left
+/// the lock behind.
+fn ids_of(user: &str, events: &[Event]) -> String {
+    let own = events.iter().filter(|event| event.source.user_id.as_deref() == Some(user));
+    let ids = own.filter_map(|event| event.webhook_event_id.as_deref());
+    ids.filter(|id| id.len() <= MAX_LABEL).take(LABELS).collect::<Vec<_>>().join(" ")
+}
+
 /// Counts and logs what the lock of an event came to.
 fn told(event: &Event, lock: Lock) -> Lock {
     let (event_type, source) = (event.kind.label(), ("source_type", event.source.chat.label()));
     let status = match lock {
         Lock::Held(_) => "acquired",
         Lock::Busy => "missed",
+        Lock::LeftBehind => "left_behind",
         Lock::Open => "failed_open",
     };
     count("processing_lock_acquire_total", &[("status", status), source]);
     match lock {
-        Lock::Held(_) => tracing::info!(event_type, status, "processing lock"),
+        Lock::Held(_) | Lock::LeftBehind => tracing::info!(event_type, status, "processing lock"),
         Lock::Busy => {
             count("processing_lock_miss_total", &[source]);
             tracing::info!(event_type, status, "processing lock");

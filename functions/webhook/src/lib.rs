@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 pub use config::{Config, Lock};
+pub use delivery::{Ended, Endings};
 pub use plan::Scope;
 
 /// No delivery is larger.
@@ -62,44 +63,51 @@ impl Webhook {
         Webhook::new(store, weather.open(&http), &http, config)
     }
 
-    /// Answers a delivery: 200 if LINE need not send it again.
+    /// Answers a delivery: 200 if LINE need not send it again. The answer's extensions have the [`Endings`].
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let deadline = Instant::now() + DELIVERY;
         // Random, and good for one delivery: it ties the lines of a log together, and nobody to them.
         let delivery = tracing::info_span!("delivery", correlation_id = &unique_token()[..12]);
-        let status = self.status(&request, deadline).instrument(delivery).await;
+        let answer = self.answer(&request, deadline).instrument(delivery).await;
         onetap_telemetry::flush();
+        let (status, ended) =
+            answer.map_or_else(|status| (status, Vec::new()), |ended| (status(&ended), ended));
         let mut response = Response::new(Body::Empty);
         *response.status_mut() = status;
+        response.extensions_mut().insert(Endings(ended));
         if status == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
         }
         response
     }
 
-    async fn status(&self, request: &Request, deadline: Instant) -> StatusCode {
+    /// How each event ended, or what is wrong with the delivery.
+    async fn answer(&self, request: &Request, deadline: Instant) -> Result<Vec<Ended>, StatusCode> {
         if request.method() != Method::POST {
-            return StatusCode::METHOD_NOT_ALLOWED;
+            return Err(StatusCode::METHOD_NOT_ALLOWED);
         }
         let body: &[u8] = request.body().as_ref();
         if body.len() > MAX_BODY {
             tracing::warn!("a delivery is too large");
-            return StatusCode::PAYLOAD_TOO_LARGE;
+            return Err(StatusCode::PAYLOAD_TOO_LARGE);
         }
         let signature = request.headers().get("x-line-signature").and_then(|value| value.to_str().ok());
         if verify(&self.config.line.secrets, body, signature) != Verdict::Genuine {
             tracing::warn!("a delivery is not signed by LINE");
-            return StatusCode::UNAUTHORIZED;
+            return Err(StatusCode::UNAUTHORIZED);
         }
         let Ok(Delivery { events }) = Delivery::parse(body) else {
             tracing::warn!("a delivery is signed, and not JSON");
-            return StatusCode::BAD_REQUEST;
+            return Err(StatusCode::BAD_REQUEST);
         };
-        let ended = delivery::Delivery::new(self, deadline).handle(&events).await;
-        if ended.iter().any(|ended| ended.comes_again()) {
-            StatusCode::INTERNAL_SERVER_ERROR
-        } else {
-            StatusCode::OK
-        }
+        Ok(delivery::Delivery::new(self, deadline).handle(&events).await)
+    }
+}
+
+fn status(ended: &[Ended]) -> StatusCode {
+    if ended.iter().any(|ended| ended.comes_again()) {
+        StatusCode::INTERNAL_SERVER_ERROR
+    } else {
+        StatusCode::OK
     }
 }

@@ -52,6 +52,7 @@ on_every_backend! {
     a_reply_that_was_not_sent_is_sent_by_the_redelivery_and_the_write_is_not_repeated
     erasing_leaves_no_key_of_the_user
     of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up
+    an_event_that_finds_its_own_dead_lock_comes_again
 }
 
 async fn bot_with_home(store: Arc<dyn Store>, more: &[(&str, &str)]) -> (Bot, String) {
@@ -116,6 +117,30 @@ async fn work_that_outlasts_the_lock_does_not_free_the_next_holders(store: Arc<d
     let said = bot.said();
     assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), 1, "{said:?}");
     assert_eq!(bot.store.get(&key).await, Ok(None));
+}
+
+/// A run that dies between taking its lock and claiming its event leaves the lock to the redelivery, which must not tell
+/// the user to wait: that would be all that ever came of it.
+async fn an_event_that_finds_its_own_dead_lock_comes_again(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let (event, other) = (tap(&user, HOME), tap(&user, HOME));
+    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    let token = format!("somebody {}", event["webhookEventId"].as_str().unwrap());
+    let dead = onetap_store::Batch::new().put(
+        &key,
+        onetap_store::Expect::Absent,
+        token.as_str(),
+        Duration::from_secs(60),
+    );
+    assert!(matches!(bot.store.commit(&dead).await, Ok(onetap_store::Commit::Applied(_))));
+    assert_eq!(bot.deliver(from_ref(&event)).await, 500);
+    assert_eq!(bot.said(), [] as [&str; 0], "nothing is said");
+    assert_eq!(bot.deliver(&[other]).await, 200);
+    assert_eq!(bot.said(), [PROCESSING], "another event is told to wait");
+    let ended = onetap_store::Batch::new().delete(&key, token.as_str());
+    assert!(matches!(bot.store.commit(&ended).await, Ok(onetap_store::Commit::Applied(_))));
+    assert_eq!(bot.deliver(from_ref(&event)).await, 200);
+    assert!(bot.said()[0].starts_with("新北市永和區"), "it is handled as if it were new");
 }
 
 async fn the_same_delivery_ten_times_has_one_reply_an_event_and_no_duplicate_is_told_to_wait(

@@ -41,6 +41,20 @@ impl Claim {
         Claim { key, token: unique_token(), ttl }
     }
 
+    /// The same with a label behind its token, for whoever finds the lease held and asks what for.
+    #[must_use]
+    pub fn labelled(mut self, label: &str) -> Claim {
+        self.token = format!("{} {label}", self.token);
+        self
+    }
+
+    /// The label of whoever holds the lease, where `answer` is a refusal and there is one.
+    pub fn label_of_holder<'a>(&self, answer: &'a Commit) -> Option<&'a str> {
+        let Commit::Refused(refusal) = answer else { return None };
+        let (_, label) = Mismatch::find(refusal, &self.key)?.there.as_deref()?.split_once(' ')?;
+        Some(label)
+    }
+
     /// The batch that takes the lease. Sent again it takes it no second time, and recognises itself.
     pub fn batch(&self) -> Batch {
         Batch::new().put(&self.key, Expect::Absent, self.token.as_str(), self.ttl)
@@ -98,7 +112,8 @@ pub enum Renewal {
 pub enum Release {
     /// It is free, by this call, by one before it whose reply was lost, or because it had lapsed.
     Released,
-    /// The work outlasted the lease and somebody else holds it now; it was left alone.
+    /// Somebody else holds it now, and it was left alone: the work outlasted the lease. (Or a release before this one
+    /// freed it and its reply was lost; nobody can tell the two apart.)
     Outlasted,
 }
 
@@ -119,7 +134,9 @@ impl Lease {
         let sent = Instant::now();
         let answer = match store.commit(&claim.batch()).await {
             // It may be mine already. The same claim again tells, and cannot take it twice.
-            Err(error) if error.maybe_applied() => store.commit(&claim.batch()).await?,
+            Err(error) if error.maybe_applied() => {
+                store.commit(&claim.batch()).await.map_err(Error::after_a_lost_reply)?
+            }
             answer => answer?,
         };
         Ok(claim.outcome(store, sent, answer))
@@ -145,7 +162,9 @@ impl Lease {
     pub async fn release(self) -> Result<Release, Error> {
         let batch = self.release_batch();
         let answer = match self.store.commit(&batch).await {
-            Err(error) if error.maybe_applied() => self.store.commit(&batch).await?,
+            Err(error) if error.maybe_applied() => {
+                self.store.commit(&batch).await.map_err(Error::after_a_lost_reply)?
+            }
             answer => answer?,
         };
         Ok(self.released(answer))

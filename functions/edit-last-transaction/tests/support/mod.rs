@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use edit_last_transaction::{Answer, Config, EditLastTransaction, OPENAPI};
 use http::Request;
+#[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
 use onetap_store::config::Secret;
 use onetap_store::lease::unique_token;

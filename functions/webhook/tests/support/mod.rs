@@ -12,6 +12,7 @@ use http::Request;
 use lambda_http::Body;
 use onetap_line::signature::sign;
 use onetap_line::testing::MessagingApi;
+#[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
 use onetap_store::config::{Secret, Variables};
 use onetap_store::lease::unique_token;
