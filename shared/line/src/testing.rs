@@ -8,7 +8,7 @@ mod rules;
 
 use std::collections::{HashSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
@@ -23,7 +23,7 @@ use onetap_store::config::Secret;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// How many replies are kept: a runner may run for weeks.
+/// How many replies, and how many tokens, are kept: a runner may run for weeks. LINE's own tokens die sooner.
 const KEPT: usize = 10_000;
 
 /// A running Messaging API; it stops when dropped.
@@ -65,13 +65,37 @@ pub enum Fault {
 
 struct State {
     token: Secret,
+    observer: OnceLock<Box<Observer>>,
     inner: Mutex<Inner>,
+}
+
+type Observer = dyn Fn(&Taken) + Send + Sync;
+
+/// The newest texts, each once.
+#[derive(Default)]
+struct Recent {
+    order: VecDeque<String>,
+    texts: HashSet<String>,
+}
+
+impl Recent {
+    /// Whether it is new.
+    fn insert(&mut self, text: String) -> bool {
+        let new = self.texts.insert(text.clone());
+        if new {
+            self.order.push_back(text);
+        }
+        if self.order.len() > KEPT {
+            self.order.pop_front().map(|oldest| self.texts.remove(&oldest));
+        }
+        new
+    }
 }
 
 #[derive(Default)]
 struct Inner {
-    issued: Option<HashSet<String>>,
-    used: HashSet<String>,
+    issued: Option<Recent>,
+    used: Recent,
     taken: VecDeque<Taken>,
     requests: usize,
     queued: VecDeque<Fault>,
@@ -86,7 +110,7 @@ impl MessagingApi {
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let state = Arc::new(State { token, inner: Mutex::default() });
+        let state = Arc::new(State { token, observer: OnceLock::new(), inner: Mutex::default() });
         let (stop, stopped) = oneshot::channel();
         let serving = serve(listener, Arc::clone(&state));
         let thread = thread::Builder::new().name("messaging-api".to_owned()).spawn(move || {
@@ -106,6 +130,16 @@ impl MessagingApi {
     /// once.
     pub fn issue(&self, reply_token: impl Into<String>) {
         self.inner().issued.get_or_insert_default().insert(reply_token.into());
+    }
+
+    /// Has `observer` told of every reply as it is taken, before its sender is. The first one stays.
+    pub fn observe(&self, observer: impl Fn(&Taken) + Send + Sync + 'static) {
+        let _ = self.state.observer.set(Box::new(observer));
+    }
+
+    /// Answers a request that came another way than through the own port: status and JSON.
+    pub fn answer(&self, request: &Request<Bytes>) -> (StatusCode, String) {
+        self.state.judge(request)
     }
 
     /// The replies that were taken so far, oldest first.
@@ -247,9 +281,14 @@ impl State {
                 .collect();
             return (StatusCode::BAD_REQUEST, json!({ "message": message, "details": details }).to_string());
         }
-        match self.inner().take(&body) {
-            Some(count) => {
-                let ids: Vec<Value> = (0..count).map(|n| json!({ "id": n.to_string() })).collect();
+        let taken = self.inner().take(&body);
+        match taken {
+            Some(taken) => {
+                if let Some(observer) = self.observer.get() {
+                    observer(&taken);
+                }
+                let ids: Vec<Value> =
+                    (0..taken.messages.len()).map(|n| json!({ "id": n.to_string() })).collect();
                 (StatusCode::OK, json!({ "sentMessages": ids }).to_string())
             }
             None => refuse(StatusCode::BAD_REQUEST, "Invalid reply token"),
@@ -264,20 +303,20 @@ impl Inner {
         (self.queued.pop_front().or_else(|| self.standing.clone()), self.requests)
     }
 
-    /// Takes a reply that obeys the rules, if its token is good: how many messages it has.
-    fn take(&mut self, body: &Value) -> Option<usize> {
+    /// Takes a reply that obeys the rules, if its token is good.
+    fn take(&mut self, body: &Value) -> Option<Taken> {
         let reply_token = body["replyToken"].as_str()?.to_owned();
-        let issued = self.issued.as_ref().is_none_or(|issued| issued.contains(&reply_token));
+        let issued = self.issued.as_ref().is_none_or(|issued| issued.texts.contains(&reply_token));
         if !issued || !self.used.insert(reply_token.clone()) {
             return None;
         }
         let messages = body["messages"].as_array()?.clone();
-        let count = messages.len();
-        self.taken.push_back(Taken { reply_token, messages });
+        let taken = Taken { reply_token, messages };
+        self.taken.push_back(taken.clone());
         if self.taken.len() > KEPT {
             self.taken.pop_front();
         }
-        Some(count)
+        Some(taken)
     }
 }
 

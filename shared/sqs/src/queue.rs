@@ -197,6 +197,12 @@ impl Queue {
         self.state().messages.len()
     }
 
+    /// How many of them are with a consumer just now.
+    pub fn in_flight(&self) -> usize {
+        let now = Instant::now();
+        self.state().messages.iter().filter(|message| message.is_hidden(now)).count()
+    }
+
     /// Whether it holds nothing, hidden or not.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,0 +1,30 @@
+// The page: reads what the runner is, then lets every part show its own.
+import { $ } from "./dom.js";
+import { config, load } from "./api.js";
+import { connect, on } from "./live.js";
+import { say, toggleLanguage, translate } from "./words.js";
+import * as bus from "./bus.js";
+import * as keys from "./keys.js";
+import * as ledger from "./ledger.js";
+import * as lock from "./lock.js";
+import * as phone from "./phone.js";
+
+translate();
+say($("language"), "language");
+$("language").addEventListener("click", toggleLanguage);
+
+async function start() {
+  try {
+    await load();
+  } catch {
+    // It has been told; the runner may be on its way up.
+    setTimeout(start, 2000);
+    return;
+  }
+  $("kind").textContent = `${config.store} · v${config.version}`;
+  for (const part of [phone, lock, ledger, bus, keys]) part.start();
+  on("settings", ({ store }) => document.body.classList.toggle("down", store.down));
+  connect();
+}
+
+start();

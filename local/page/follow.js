@@ -1,0 +1,111 @@
+// A job as its client sees it: the real event stream, broken and resumed at will, and the state beside it.
+import { $, el, frame, told } from "./dom.js";
+import { send } from "./api.js";
+import { keys, on } from "./live.js";
+import { say } from "./words.js";
+import { STAGES } from "./bus.js";
+
+let job = null;
+let source = null;
+let late = 0;
+let changed = () => {};
+/** Ids in the order they came, and how many came that had come before. */
+let heard = [];
+let repeats = 0;
+
+export function start(then) {
+  changed = then;
+  $("break").addEventListener("click", () => (source ? breakOff() : resume()));
+  on("keys", ({ set }) => {
+    if (job && set.some((entry) => entry.key === job.state)) readState();
+  });
+  $("state").append(told("p.hint", "state_none"));
+  $("heard").append(told("li.hint", "client_none"));
+}
+
+export const tally = () => ({ heard: new Set(heard).size, repeats });
+
+/** Follows this job from its beginning. */
+export function follow(domain, { job_id, token, events }) {
+  breakOff();
+  job = { id: job_id, query: `domain=${domain}&token=${token}`, state: `${domain}:state:${job_id}`, events };
+  heard = [];
+  repeats = 0;
+  $("heard").replaceChildren();
+  $("state-job").textContent = job_id;
+  drawState(null);
+  if (keys.has(job.state)) readState();
+  connect("");
+}
+
+function connect(after) {
+  const mine = job;
+  source = new EventSource(`/jobs/${job.id}/events?${job.query}${after && `&lastEventId=${after}`}`);
+  source.onopen = () => status("live");
+  source.onmessage = (event) => mine === job && hear(event);
+  source.addEventListener("gap", () => $("heard").append(el("li.resumed", "gap")));
+  source.onerror = () => {
+    // While it is `CONNECTING` the browser resumes by itself, with the id it saw last.
+    if (mine !== job || source?.readyState !== EventSource.CLOSED) return;
+    source = null;
+    // In a shuffled job `done` may come first. Whoever knows that more is to come asks again.
+    if (tally().heard < job.events) {
+      status("late");
+      late = setTimeout(() => connect(heard.at(-1) ?? ""), 1000);
+    } else {
+      status("ended");
+    }
+  };
+  status("live");
+}
+
+function breakOff() {
+  clearTimeout(late);
+  source?.close();
+  source = null;
+  if (job) status("broken");
+}
+
+function resume() {
+  const after = heard.at(-1) ?? "";
+  $("heard").append(told("li.resumed", "client_resumed", after || "0"));
+  connect(after);
+}
+
+function status(state) {
+  frame(() => {
+    say($("client-status"), `client_${state}`);
+    $("client-status").className = state;
+    $("break").disabled = state === "ended" || state === "late";
+    say($("break"), source ? "break" : "resume");
+    changed();
+  });
+}
+
+function hear({ lastEventId, data }) {
+  if (heard.includes(lastEventId)) repeats++;
+  heard.push(lastEventId);
+  const { stage, seq } = JSON.parse(data);
+  const line = el("li", el(`span.stage.${STAGES.includes(stage) ? stage : "other"}`, stage), el("b", String(seq)), el("code", lastEventId));
+  line.dataset.id = lastEventId;
+  frame(() => {
+    $("heard").append(line);
+    $("heard").scrollTop = $("heard").scrollHeight;
+    changed();
+  });
+}
+
+async function readState() {
+  const mine = job;
+  const { ok, json } = await send("GET", `/jobs/${job.id}?${job.query}`);
+  if (ok && mine === job) frame(() => drawState(json));
+}
+
+function drawState(state) {
+  const reached = state ? STAGES.indexOf(state.stage) : -1;
+  const steps = STAGES.map((stage, index) => el(`li.stage.${stage}${index <= reached ? ".reached" : ""}`, stage));
+  const facts = state && el("dl.facts-of",
+    el("dt", "seq"), el("dd", String(state.seq)), el("dt", "data"), el("dd", JSON.stringify(state.data)),
+    el("dt", "timestamp"), el("dd", state.timestamp));
+  $("state").replaceChildren(el("ol.steps", ...steps), facts ?? told("p.hint", "state_none"));
+}

@@ -1,0 +1,168 @@
+// The phone: every tap is a webhook that the runner signs and delivers over HTTP.
+import { $, el, icon, told } from "./dom.js";
+import { call, config } from "./api.js";
+import { on } from "./live.js";
+import { label, onLanguage, say, word } from "./words.js";
+import * as chat from "./chat.js";
+import { race } from "./lock.js";
+import { read as readLedger } from "./ledger.js";
+
+const MENU = {
+  home: ["home", "action=weather&type=home"],
+  office: ["office", "action=weather&type=office"],
+  current: ["place", "action=weather&type=current"],
+  recent: ["recent", "action=recent_queries"],
+  settings: ["settings", "action=settings"],
+  other: ["other", "action=other"],
+};
+const PLACES = [
+  ["臺北車站", "100臺北市中正區北平西路3號", 25.0478, 121.517],
+  ["駁二藝術特區", "803高雄市鹽埕區大勇路1號", 22.6203, 120.2816],
+  ["花蓮港", "花蓮縣花蓮市", 23.9808, 121.6256],
+  ["阿里山", "嘉義縣阿里山鄉", 23.5109, 120.8028],
+  ["東京タワー", "東京都港区芝公園4丁目", 35.6586, 139.7454],
+];
+
+let user = "";
+let tap = "home";
+let down = false;
+/** Replies that are in the chat already: a reconnect's snapshot brings the last ones again. */
+const heard = new Map();
+
+export function start() {
+  $("users").append(...config.users.map(userButton));
+  $("menu").append(...Object.keys(MENU).map(menuButton));
+  $("places-list").append(...PLACES.map(placeButton));
+  $("composer").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = $("text").value.trim();
+    if (text) write(text);
+    $("text").value = "";
+  });
+  $("place").addEventListener("click", () => $("places").showModal());
+  $("double").addEventListener("click", () => press(tap, 2));
+  $("twenty").addEventListener("click", () => press(tap, 20));
+  $("redeliver").addEventListener("click", redeliver);
+  on("settings", ({ store }) => (down = store.down));
+  on("reply", (reply) => hear(reply));
+  on("replies", (replies) => {
+    const before = new Map(heard);
+    heard.clear();
+    for (const reply of replies) {
+      const left = before.get(name(reply)) ?? 0;
+      before.set(name(reply), left - 1);
+      if (left > 0) heard.set(name(reply), (heard.get(name(reply)) ?? 0) + 1);
+      else hear(reply, false);
+    }
+  });
+  onLanguage(aim);
+  aim();
+  choose(config.users[0]);
+}
+
+function userButton(id, index) {
+  const made = el("button.user", "AB"[index] ?? String(index + 1));
+  made.type = "button";
+  made.dataset.user = id;
+  made.addEventListener("click", () => choose(id));
+  return made;
+}
+
+function menuButton(kind) {
+  const made = el("button", icon(MENU[kind][0]), told("span", `menu_${kind}`));
+  made.type = "button";
+  made.dataset.tap = kind;
+  made.addEventListener("click", () => {
+    tap = kind;
+    aim();
+    press(kind, 1);
+  });
+  return made;
+}
+
+function placeButton([title, address, latitude, longitude]) {
+  const made = el("button.place", el("b", title), el("small", address));
+  made.addEventListener("click", () => {
+    const message = { type: "location", id: "1", title, address, latitude, longitude };
+    deliver({ type: "message", message }, `📍 ${title}`);
+  });
+  return made;
+}
+
+function choose(id) {
+  user = id;
+  for (const made of $("users").children) {
+    const chosen = made.dataset.user === id;
+    made.setAttribute("aria-pressed", chosen);
+    if (chosen) made.classList.remove("unread");
+    label(made, made.classList.contains("unread") ? "user_unread" : "user", made.textContent);
+  }
+  chat.open(id);
+  readLedger(id);
+}
+
+/** The buttons below the phone say which tap they repeat. */
+function aim() {
+  for (const id of ["double", "twenty"]) say($(id).querySelector("small"), `menu_${tap}`);
+}
+
+const press = (kind, times) =>
+  deliver({ type: "postback", postback: { data: MENU[kind][1] } }, word(`menu_${kind}`), times, "tap");
+
+const write = (text) => deliver({ type: "message", message: { type: "text", id: "1", text } }, text);
+
+/** `times` deliveries at once, each with its own event id, as LINE sends what was tapped so often. */
+async function deliver(event, text, times = 1, kind = "") {
+  const apart = times <= 3;
+  const marks = Array.from({ length: apart ? times : 1 }, () => chat.tapped(user, text, apart ? 1 : times, kind));
+  const deliveries = await sent("/playground/deliver", { user, events: [event], times, at_once: true }, marks);
+  if (!deliveries) return;
+  if (times > 1) race(deliveries, text);
+  if (!apart) return chat.mark(marks[0], deliveries.flatMap(paths), down);
+  deliveries.forEach((one, index) => chat.mark(marks[index], paths(one), down, one.ms));
+}
+
+async function redeliver() {
+  const marks = chat.noted(user, "redelivered");
+  const deliveries = await sent("/playground/redeliver", { user }, [marks]);
+  if (deliveries) chat.mark(marks, deliveries.flatMap(paths), down);
+}
+
+const paths = (delivery) => delivery.events.map((event) => event.path);
+
+async function sent(path, body, marks) {
+  try {
+    return (await call("POST", path, body)).deliveries;
+  } catch {
+    for (const mark of marks) chat.mark(mark, ["failed"]);
+    return null;
+  }
+}
+
+const name = (reply) => JSON.stringify([reply.at, reply.delivery, reply.text]);
+
+function hear(reply, fresh = true) {
+  heard.set(name(reply), (heard.get(name(reply)) ?? 0) + 1);
+  chat.replied(reply, fresh && down, offer);
+  if (reply.user === user || !fresh) return;
+  const other = [...$("users").children].find((made) => made.dataset.user === reply.user);
+  other?.classList.add("unread");
+  if (other) label(other, "user_unread", other.textContent);
+}
+
+/** A quick reply of the bot's. */
+function offer({ label: words, type, text, data, uri }) {
+  if (type === "uri") {
+    const link = el("a.offer", words);
+    Object.assign(link, { href: uri, target: "_blank", rel: "noreferrer" });
+    return link;
+  }
+  const made = el("button.offer", words);
+  made.type = "button";
+  made.addEventListener("click", () => {
+    if (type === "location") $("places").showModal();
+    else if (type === "postback") deliver({ type: "postback", postback: { data } }, text ?? words, 1, "tap");
+    else write(text ?? words);
+  });
+  return made;
+}

@@ -1,0 +1,178 @@
+// The page's words, Traditional Chinese and English. What the bot says is the bot's own and stays as it is.
+// prettier-ignore
+const WORDS = {
+  // key: [English, 正體中文]
+  again: ["Tap again", "再點一次"],
+  bot: ["onetap bot", "onetap 小幫手"],
+  bot_note: ["weather · bookkeeping", "天氣・記帳"],
+  both: ["Save both at once", "兩邊同時儲存"],
+  break: ["Break", "斷線"],
+  bus: ["The queue and the bus", "佇列與事件匯流排"],
+  bus_note: ["Delivered again, out of order, halfway: one effect each.", "重送、亂序、做到一半：每個事件只生效一次。"],
+  cancel: ["Cancel", "取消"],
+  chat: ["Chat", "聊天室"],
+  chat_empty: ["Tap the menu, or try “Double tap”.", "點選單，或試試「連點兩下」。"],
+  client: ["SSE client", "SSE 用戶端"],
+  client_broken: ["broken off", "已斷線"],
+  client_ended: ["ended", "已結束"],
+  client_late: ["ended, late events still come", "已結束，等遲到的事件"],
+  client_live: ["connected", "連線中"],
+  client_none: ["Send a job to follow it here, event by event.", "送出一個工作，就會在這裡逐筆跟到。"],
+  client_resumed: ["resumed after {0}", "從 {0} 之後接續"],
+  close: ["Close", "關閉"],
+  copies: ["copies", "份數"],
+  count_dead: ["dead letters", "死信"],
+  count_delivered: ["delivered", "投遞"],
+  count_duplicates: ["duplicates", "重複"],
+  count_effects: ["effects", "生效"],
+  count_sent: ["sent", "送出"],
+  count_waiting: ["waiting", "等待"],
+  consumer: ["consumer", "消費者"],
+  consumer_armed: ["will die", "將中斷"],
+  consumer_idle: ["idle", "閒置"],
+  consumer_killed: ["killed", "已中斷"],
+  consumer_working: ["working", "處理中"],
+  delay: ["Weather answers after", "天氣服務延遲"],
+  deliveries: ["The last tap", "最近一次點擊"],
+  double: ["Double tap", "連點兩下"],
+  down: ["Store down", "儲存體中斷"],
+  entry_none: ["No last transaction. Write “午餐 120 信用卡” in the chat, or record a sample.", "還沒有上一筆交易。在聊天室輸入「午餐 120 信用卡」，或記一筆範例。"],
+  entry_expired: ["Expired.", "已過期。"],
+  expire: ["Delete", "刪除"],
+  expires_never: ["no expiry", "不過期"],
+  field: ["Field", "欄位"],
+  filter: ["Filter keys", "篩選鍵"],
+  jobs: ["jobs", "工作數"],
+  keys_count: ["{0} keys", "{0} 個鍵"],
+  keys_found: ["{0} of {1} keys", "{1} 個鍵中的 {0} 個"],
+  keys_none: ["The store is empty.", "儲存體是空的。"],
+  kill: ["Kill the consumer mid-batch", "處理到一半時中斷消費者"],
+  language: ["中文", "English"],
+  ledger: ["The ledger", "帳本"],
+  ledger_note: ["An edit lands only on what it read.", "只修改讀到的那一筆。"],
+  live_connecting: ["connecting", "連線中"],
+  live_live: ["live", "即時"],
+  live_lost: ["connection lost, trying again", "連線中斷，重試中"],
+  lock: ["The lock", "處理鎖"],
+  lock_note: ["One tap at a time, per user.", "每位使用者，一次只處理一下。"],
+  lock_free: ["free", "未鎖定"],
+  lock_held: ["held by {0}", "持有者 {0}"],
+  match: ["If-Match", "If-Match"],
+  match_off: ["without If-Match", "不帶 If-Match"],
+  menu: ["Menu", "圖文選單"],
+  menu_current: ["Here", "目前位置"],
+  menu_home: ["Home", "住家"],
+  menu_office: ["Office", "公司"],
+  menu_other: ["Other", "其他"],
+  menu_recent: ["Recent", "最近查過"],
+  menu_settings: ["Settings", "設定"],
+  message: ["Message", "訊息"],
+  message_hint: ["永和區, 午餐 120 信用卡…", "永和區、午餐 120 信用卡…"],
+  open_note: ["Fail open: work goes on without the lock. What needs the store says so.", "故障時放行：不上鎖，照常處理；需要儲存體的會如實告知。"],
+  path_busy: ["busy", "忙碌"],
+  path_deduped: ["deduped", "已去重"],
+  path_failed: ["failed", "失敗"],
+  path_handled: ["handled", "已處理"],
+  path_ignored: ["ignored", "略過"],
+  path_open: ["fail open", "故障放行"],
+  phone: ["A phone", "手機"],
+  race_none: ["Tap twice: what happened at once is shown here.", "連點兩下：同時發生了什麼，會畫在這裡。"],
+  read: ["Read again", "重新讀取"],
+  record: ["Record a sample", "記一筆範例"],
+  redeliver: ["Redeliver", "重送"],
+  redeliver_note: ["same webhook", "同一個 webhook"],
+  redelivered: ["LINE delivered the last webhook again", "LINE 重送了上一個 webhook"],
+  resume: ["Resume", "接續"],
+  save: ["Save", "儲存"],
+  saved: ["saved", "已儲存"],
+  saved_merged: ["saved, merged with the other edit", "已儲存，與另一邊的修改合併"],
+  send: ["Send", "傳送"],
+  send_job: ["Send a job", "送出工作"],
+  send_place: ["Send a place", "傳送位置"],
+  shuffle: ["shuffle", "打亂順序"],
+  skip: ["Skip to the chat", "跳到聊天室"],
+  state: ["State", "狀態"],
+  state_none: ["The state only ever goes up: vision → done.", "狀態只會前進：vision → done。"],
+  stale: ["stale", "已過時"],
+  store: ["The store", "儲存體"],
+  stream: ["Stream", "事件流"],
+  stream_none: ["Every shard’s stream, the newest on top.", "各分片的事件流，最新的在最上面。"],
+  tab: ["Tab {0}", "分頁 {0}"],
+  tab_nothing: ["nothing read", "尚未讀取"],
+  tagline: ["One tap, one effect.", "點一下，生效一次。"],
+  twenty: ["Tap ×20", "連點 ×20"],
+  unreachable: ["the runner cannot be reached", "連不到執行器"],
+  user: ["User {0}", "使用者 {0}"],
+  user_unread: ["User {0}, new messages", "使用者 {0}，有新訊息"],
+  value: ["New value", "新的值"],
+  verdict_equal: ["Equal: {0} events, {1} effects, {2} at the client", "相等：{0} 個事件、生效 {1} 次、用戶端收到 {2} 個"],
+  verdict_more: ["Not equal: {0} events, {1} effects, {2} at the client", "不相等：{0} 個事件、生效 {1} 次、用戶端收到 {2} 個"],
+  verdict_none: ["However often a job is sent, each of its events has one effect and is heard once.", "不論送出幾份，每個事件只生效一次，用戶端也只收到一次。"],
+  verdict_wait: ["Under way: {0} events, {1} effects, {2} at the client", "進行中：{0} 個事件、生效 {1} 次、用戶端收到 {2} 個"],
+  who: ["Who taps", "誰在點"],
+};
+
+const LANGUAGES = ["en", "zh-Hant"];
+const values = new WeakMap();
+const listeners = [];
+let current = LANGUAGES.indexOf(remembered() ?? (navigator.language.startsWith("zh") ? "zh-Hant" : "en"));
+if (current < 0) current = 0;
+
+// A browser that keeps nothing still shows the page.
+function remembered() {
+  try {
+    return localStorage.getItem("language");
+  } catch {
+    return null;
+  }
+}
+
+/** The words of `key`; `{0}` and on are the values. */
+export function word(key, ...given) {
+  const text = WORDS[key]?.[current] ?? key;
+  return text.replace(/\{(\d)\}/g, (_, n) => given[n] ?? "");
+}
+
+/** Says `key` on `element`, and says it again when the language changes. */
+export function say(element, key, ...given) {
+  const text = word(key, ...given);
+  element.dataset.t = key;
+  values.set(element, given);
+  if (element.textContent !== text) element.textContent = text;
+  return element;
+}
+
+/** `element` is named by `key`, for those who hear the page. */
+export function label(element, key, ...given) {
+  element.dataset.tLabel = key;
+  values.set(element, given);
+  element.setAttribute("aria-label", word(key, ...given));
+  return element;
+}
+
+/** For what is drawn from data rather than said once. */
+export const onLanguage = (draw) => listeners.push(draw);
+
+export function translate(root = document) {
+  document.documentElement.lang = LANGUAGES[current];
+  for (const element of root.querySelectorAll("[data-t]")) {
+    element.textContent = word(element.dataset.t, ...(values.get(element) ?? []));
+  }
+  for (const element of root.querySelectorAll("[data-t-label]")) {
+    element.setAttribute("aria-label", word(element.dataset.tLabel, ...(values.get(element) ?? [])));
+  }
+  for (const element of root.querySelectorAll("[data-t-placeholder]")) {
+    element.placeholder = word(element.dataset.tPlaceholder);
+  }
+}
+
+export function toggleLanguage() {
+  current = 1 - current;
+  try {
+    localStorage.setItem("language", LANGUAGES[current]);
+  } catch {
+    // Then it is English or Chinese by the browser's own language next time.
+  }
+  translate();
+  for (const draw of listeners) draw();
+}

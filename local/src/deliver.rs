@@ -1,0 +1,188 @@
+//! Deliveries as LINE makes them: completed, signed, posted, and what became of them.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use onetap_line::signature::sign;
+use onetap_store::lease::unique_token;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use webhook::Ended;
+
+use crate::answer::Refusal;
+use crate::bounded::Bounded;
+use crate::clock::now_ms;
+use crate::runner::Runner;
+
+/// A request header by which the runner knows its own deliveries. It says nothing but which one it is.
+pub(crate) const DELIVERY: &str = "x-playground-delivery";
+/// More than the webhook takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the page asks to deliver.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Post {
+    pub(crate) user: String,
+    events: Vec<Map<String, Value>>,
+    #[serde(default = "one")]
+    pub(crate) times: usize,
+    #[serde(default = "yes")]
+    pub(crate) at_once: bool,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What became of a delivery.
+#[derive(Serialize)]
+pub(crate) struct Delivered {
+    id: String,
+    /// 0 if there was no answer.
+    status: u16,
+    ms: u64,
+    events: Vec<Event>,
+}
+
+#[derive(Serialize)]
+struct Event {
+    id: Value,
+    r#type: Value,
+    path: &'static str,
+}
+
+impl Post {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        let hex =
+            |id: &str| id.len() == 32 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        if !self.user.strip_prefix('U').is_some_and(hex) {
+            return Err(Refusal::bad("user is not U and 32 hexadecimal digits"));
+        }
+        if !(1..=50).contains(&self.times) {
+            return Err(Refusal::bad("times is not 1 to 50"));
+        }
+        if !(1..=20).contains(&self.events.len()) {
+            return Err(Refusal::bad("events are not 1 to 20"));
+        }
+        if !self.events.iter().all(|event| event.get("type").is_some_and(Value::is_string)) {
+            return Err(Refusal::bad("an event has no type"));
+        }
+        Ok(())
+    }
+
+    /// The events of one delivery, each with an id and a reply token of its own.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let complete = |event: &Map<String, Value>| {
+            let mut event = event.clone();
+            let mut set = |name: &str, value: Value| drop(event.insert(name.to_owned(), value));
+            // As long as LINE's.
+            set("webhookEventId", format!("01{}", unique_token()[..24].to_uppercase()).into());
+            set("timestamp", now_ms().into());
+            set("mode", "active".into());
+            set("source", json!({ "type": "user", "userId": self.user }));
+            set("deliveryContext", json!({ "isRedelivery": false }));
+            set("replyToken", unique_token().into());
+            // LINE gives none to answer somebody who has left.
+            if matches!(event.get("type").and_then(Value::as_str), Some("unfollow" | "leave")) {
+                event.remove("replyToken");
+            }
+            if let Some(message) = event.get_mut("message").and_then(Value::as_object_mut) {
+                message.entry("id").or_insert_with(|| now_ms().to_string().into());
+            }
+            Value::Object(event)
+        };
+        self.events.iter().map(complete).collect()
+    }
+}
+
+/// The same events, as LINE sends them again.
+pub(crate) fn redelivered(mut events: Vec<Value>) -> Vec<Value> {
+    for event in &mut events {
+        event["deliveryContext"]["isRedelivery"] = true.into();
+    }
+    events
+}
+
+/// The deliveries on their way, and each user's last one.
+pub(crate) struct Deliveries {
+    endings: Mutex<Bounded<Vec<Ended>>>,
+    last: Mutex<Bounded<Vec<Value>>>,
+}
+
+impl Deliveries {
+    pub(crate) fn new() -> Deliveries {
+        Deliveries { endings: Mutex::new(Bounded::new(1000)), last: Mutex::new(Bounded::new(1000)) }
+    }
+
+    /// How the events of a delivery ended.
+    pub(crate) fn ended(&self, delivery: String, ended: Vec<Ended>) {
+        self.endings.lock().unwrap_or_else(PoisonError::into_inner).insert(delivery, ended);
+    }
+
+    fn endings(&self, delivery: &str) -> Vec<Ended> {
+        let endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
+        endings.get(delivery).cloned().unwrap_or_default()
+    }
+}
+
+impl Runner {
+    pub(crate) fn remember(&self, user: &str, events: &[Value]) {
+        let mut last = self.deliveries.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.insert(user.to_owned(), events.to_vec());
+    }
+
+    pub(crate) fn last_of(&self, user: &str) -> Option<Vec<Value>> {
+        self.deliveries.last.lock().unwrap_or_else(PoisonError::into_inner).get(user).cloned()
+    }
+
+    /// Posts a signed delivery to the runner's own webhook, over HTTP as LINE would.
+    pub(crate) async fn post(&self, events: &[Value]) -> Delivered {
+        let start = Instant::now();
+        let id = unique_token()[..12].to_owned();
+        let body = json!({ "destination": "U0", "events": events }).to_string().into_bytes();
+        let mut request = Request::new(Bytes::new());
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = self.webhook_uri.clone();
+        let signature = self.line_secrets.first().map(|secret| sign(secret, &body)).unwrap_or_default();
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in [("x-line-signature", &signature), (DELIVERY, &id)] {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        }
+        *request.body_mut() = body.into();
+        let answer = self.http.send(request, start + PATIENCE, 64 << 10).await;
+        let mut ended = self.deliveries.endings(&id).into_iter();
+        let events = events.iter().map(|event| Event {
+            id: event["webhookEventId"].clone(),
+            r#type: event["type"].clone(),
+            path: path(ended.next()),
+        });
+        Delivered {
+            status: answer.map_or(0, |answer| answer.status().as_u16()),
+            ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            events: events.collect(),
+            id,
+        }
+    }
+}
+
+/// The path that an event took; without an ending the delivery itself was refused.
+fn path(ended: Option<Ended>) -> &'static str {
+    match ended {
+        Some(Ended::Handled) => "handled",
+        Some(Ended::Busy) => "busy",
+        Some(Ended::Duplicate) => "deduped",
+        Some(Ended::Ignored | Ended::Skipped) => "ignored",
+        Some(Ended::Elsewhere | Ended::Failed) | None => "failed",
+    }
+}

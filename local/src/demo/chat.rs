@@ -1,0 +1,81 @@
+//! The chapters at the phone.
+
+use http::Method;
+use serde_json::json;
+
+use super::table::Row;
+use super::{Reply, Story, paths, settle};
+use crate::client::Problem;
+
+const HOME: &str = "action=weather&type=home";
+/// What a forecast of the home begins with.
+const FORECAST: &str = "新北市永和區";
+
+impl Story {
+    /// A button that is tapped so often at once.
+    pub(super) async fn taps(&self, user: &str, times: usize) -> Result<Row, Problem> {
+        self.write(user, "設定住家 永和區").await?;
+        let before = self.replies(user).await?.len();
+        let tap = json!({ "type": "postback", "postback": { "data": HOME } });
+        self.deliver(user, tap, times).await?;
+        settle().await;
+        let replies = self.replies(user).await?;
+        let replies = &replies[before.min(replies.len())..];
+        let count = |is: &dyn Fn(&Reply) -> bool| replies.iter().filter(|reply| is(reply)).count();
+        let busy = count(&|reply| reply.busy);
+        let late = count(&|reply| reply.text == webhook::talk::BUSY);
+        // On a machine so slow that the weather came too late, the one answer is an apology. It is still one.
+        let answer = if late > 0 { "late forecast" } else { "forecast" };
+        let answers = count(&|reply| reply.text.starts_with(FORECAST)) + late;
+        let mut did = vec![(answer, answers), ("please wait", busy)];
+        did.extend([("other", replies.len() - answers - busy)].into_iter().filter(|(_, n)| *n > 0));
+        let should = [(answer, 1), ("please wait", times - 1)];
+        Ok(Row::counted("a button tapped, all at once", times, &did, &should))
+    }
+
+    /// A sentence that writes, delivered once and then again and again.
+    pub(super) async fn redelivery(&self, user: &str) -> Result<Row, Problem> {
+        let first = self.write(user, "午餐 120 信用卡").await?;
+        let entry = self.entry(user).await?;
+        let mut taken = first;
+        for _ in 0..3 {
+            let body = json!({ "user": user });
+            taken.extend(paths(&self.client.json(Method::POST, "/playground/redeliver", &body).await?));
+        }
+        settle().await;
+        let same = self.entry(user).await?.header("etag") == entry.header("etag");
+        let written = taken.iter().filter(|path| *path == "handled").count() + usize::from(!same);
+        let deduped = taken.iter().filter(|path| *path == "deduped").count();
+        let replies = self.replies(user).await?.len();
+        let did = [("entry", written), ("reply", replies), ("passed over", deduped)];
+        let should = [("entry", 1), ("reply", 1), ("passed over", 3)];
+        Ok(Row::counted("a webhook delivered again", 4, &did, &should))
+    }
+
+    /// A question that needs no store, while there is none.
+    pub(super) async fn outage(&self, user: &str) -> Result<Row, Problem> {
+        let before = self.replies(user).await?.len();
+        self.set("store", &json!({ "down": true })).await?;
+        let asked = self.write(user, "永和區").await;
+        // Whatever came of it, the store comes back.
+        self.set("store", &json!({ "down": false })).await?;
+        asked?;
+        let replies = self.replies(user).await?;
+        let forecasts = replies.iter().skip(before).filter(|reply| reply.text.starts_with(FORECAST)).count();
+        let what = "a place asked for, with the store down";
+        Ok(Row::counted(what, 1, &[("forecast", forecasts)], &[("forecast", 1)]))
+    }
+
+    /// What the demo kept for its users goes.
+    pub(super) async fn erase(&self, users: &[&str]) -> Result<Row, Problem> {
+        for user in users {
+            self.write(user, "刪除我的資料").await?;
+        }
+        settle().await;
+        let snapshot = self.snapshot().await?;
+        let keys = snapshot["keys"].as_array().into_iter().flatten();
+        let names = keys.map(|key| key["key"].as_str().unwrap_or_default());
+        let left = names.filter(|name| users.iter().any(|user| name.contains(user))).count();
+        Ok(Row::counted("data erased", users.len(), &[("keys left", left)], &[("keys left", 0)]))
+    }
+}

@@ -1,0 +1,102 @@
+//! The chapter at the queue.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::table::Row;
+use super::{Story, settle};
+use crate::client::Problem;
+
+/// Each message is sent so often.
+const COPIES: usize = 3;
+/// After so many events the reader's connection breaks.
+const BREAK: usize = 3;
+
+impl Story {
+    /// A job whose messages come three times each and in any order, with a consumer that dies in the middle of a batch
+    /// and a reader who loses the connection.
+    pub(super) async fn job(&self) -> Result<Vec<Row>, Problem> {
+        let before = self.queue().await?;
+        self.client.json(Method::POST, "/playground/consumer/kill", &json!({})).await?;
+        let asked = json!({ "jobs": 1, "copies": COPIES, "shuffle": true });
+        let sent = self.client.json(Method::POST, "/playground/jobs", &asked).await?;
+        let job = &sent["jobs"][0];
+        let text = |name: &str| job[name].as_str().unwrap_or_default();
+        let query = format!("domain=scan&token={}", text("token"));
+        let events = usize::try_from(job["events"].as_u64().unwrap_or_default()).unwrap_or_default();
+
+        let (seen, connections) = self.follow(&format!("/jobs/{}/events?{query}", text("job_id"))).await?;
+        let after = self.emptied().await?;
+        let grown = |name: &str| {
+            let number = |counts: &Value| counts[name].as_u64().unwrap_or_default();
+            usize::try_from(number(&after) - number(&before)).unwrap_or_default()
+        };
+        let state = format!("/jobs/{}?{query}", text("job_id"));
+        let state = self.client.json(Method::GET, &state, &Value::Null).await?;
+        let mut distinct = seen.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let queue = Row::counted(
+            format!("{events} events sent {COPIES} times each, shuffled, consumer killed"),
+            grown("delivered"),
+            &[
+                ("sent", grown("sent")),
+                ("kill", grown("kills")),
+                ("effects", grown("effects")),
+                ("lost to dead letters", grown("dead")),
+            ],
+            &[("sent", events * COPIES), ("kill", 1), ("effects", events), ("lost to dead letters", 0)],
+        );
+        let reader = Row::counted(
+            "a reader who connects again",
+            connections,
+            &[("events seen", distinct.len()), ("seen twice", seen.len() - distinct.len())],
+            &[("events seen", events), ("seen twice", 0)],
+        );
+        let last = usize::from(state["seq"] == 51);
+        let state =
+            Row::counted("the job's state, asked for", 1, &[("final state", last)], &[("final state", 1)]);
+        Ok(vec![queue, reader, state])
+    }
+
+    async fn queue(&self) -> Result<Value, Problem> {
+        Ok(self.snapshot().await?["queue"].take())
+    }
+
+    /// How the queue stands when it is empty: the last copies come after the event that ends the stream.
+    async fn emptied(&self) -> Result<Value, Problem> {
+        for _ in 0..60 {
+            let now = self.queue().await?;
+            if now["waiting"] == 0 && now["in_flight"] == 0 {
+                return Ok(now);
+            }
+            settle().await;
+        }
+        Err(Problem("the queue does not empty".to_owned()))
+    }
+
+    /// Reads a job's stream as `EventSource` does, until there is nothing more, with a connection that breaks: the
+    /// numbers that were seen, and how often it connected.
+    async fn follow(&self, path: &str) -> Result<(Vec<u64>, usize), Problem> {
+        let (mut seen, mut connections, mut last) = (Vec::new(), 0, String::new());
+        loop {
+            let mut events = match self.client.events(path, &[("last-event-id", last.as_str())]).await? {
+                Ok(events) => events,
+                Err(StatusCode::NO_CONTENT) => return Ok((seen, connections)),
+                Err(status) => return Err(Problem(format!("the stream answered {status}"))),
+            };
+            connections += 1;
+            while let Some(event) = events.next().await? {
+                let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                seen.push(json["seq"].as_u64().ok_or_else(|| Problem(format!("`{}` came", event.name)))?);
+                last = event.id.unwrap_or(last);
+                if connections == 1 && seen.len() == BREAK {
+                    break;
+                }
+            }
+            if connections > 20 {
+                return Err(Problem("the stream does not end".to_owned()));
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! LINE's side: it signs deliveries, issues the reply tokens in them, and takes one reply for each.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use onetap_line::Delivery;
+use onetap_line::signature::{Verdict, verify};
+use onetap_line::testing::{MessagingApi, Taken};
+use onetap_store::config::Secret;
+use serde_json::{Value, json};
+
+use crate::bounded::Bounded;
+use crate::clock::now_ms;
+use crate::view::{Reply, View};
+
+/// Whose a reply token is, of the newest.
+const TOKENS: usize = 10_000;
+
+/// The stub, and whom its replies are for.
+pub(crate) struct Line {
+    api: MessagingApi,
+    tokens: Arc<Mutex<Bounded<Recipient>>>,
+}
+
+#[derive(Clone)]
+struct Recipient {
+    user: String,
+    delivery: String,
+}
+
+impl Line {
+    pub(crate) fn new(api: MessagingApi, view: Arc<View>) -> Line {
+        let tokens = Arc::new(Mutex::new(Bounded::<Recipient>::new(TOKENS)));
+        let recipients = Arc::clone(&tokens);
+        api.observe(move |taken| {
+            let known = recipients.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(recipient) = known.get(&taken.reply_token).cloned() {
+                drop(known);
+                view.replied(reply(taken, recipient));
+            }
+        });
+        Line { api, tokens }
+    }
+
+    /// Issues the tokens of a genuine delivery, whoever brings it: this playground, or a program with the secret. A
+    /// token that was issued before stays as it is, used or not.
+    pub(crate) fn admit(&self, secrets: &[Secret], body: &[u8], signature: Option<&str>, delivery: &str) {
+        if verify(secrets, body, signature) != Verdict::Genuine {
+            return;
+        }
+        let events = Delivery::parse(body).map(|delivery| delivery.events).unwrap_or_default();
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in events {
+            if let Some(token) = event.reply_token.filter(|token| tokens.get(token).is_none()) {
+                let user = event.source.user_id.unwrap_or_default();
+                self.api.issue(token.as_str());
+                tokens.insert(token, Recipient { user, delivery: delivery.to_owned() });
+            }
+        }
+    }
+
+    /// Answers a call of the Messaging API.
+    pub(crate) fn answer(&self, request: &Request<Bytes>) -> (StatusCode, String) {
+        self.api.answer(request)
+    }
+}
+
+fn reply(taken: &Taken, recipient: Recipient) -> Reply {
+    let texts: Vec<&str> = taken.messages.iter().filter_map(|message| message["text"].as_str()).collect();
+    let text = texts.join("\n");
+    let items = taken.messages.last().and_then(|message| message["quickReply"]["items"].as_array());
+    let quick_replies = items.into_iter().flatten().map(|item| quick_reply(&item["action"])).collect();
+    let path = if text == webhook::talk::PROCESSING { "busy" } else { "handled" };
+    let Recipient { user, delivery } = recipient;
+    Reply { at: now_ms(), user, text, path, quick_replies, delivery }
+}
+
+fn quick_reply(action: &Value) -> Value {
+    let field = |name: &str| action.get(name).cloned().unwrap_or_default();
+    json!({
+        "label": field("label"),
+        "type": field("type"),
+        "text": field("text"),
+        "data": field("data"),
+        "uri": field("uri"),
+    })
+}

@@ -1,0 +1,159 @@
+use std::time::Duration;
+
+use onetap_store::{Keep, Log};
+use serde_json::Value as Json;
+
+use super::*;
+
+fn view() -> View {
+    View::new(Settings {
+        store: StoreSetting { kind: "memory", down: false },
+        weather: WeatherSetting { delay_ms: 0 },
+    })
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn put(name: &str, expect: Expect, value: &str) -> Batch {
+    Batch::new().put(&key(name), expect, value, Duration::from_secs(60))
+}
+
+fn is(text: &str) -> Expect {
+    Expect::Is(text.to_owned())
+}
+
+/// The name and the data of a message.
+fn read(text: &[u8]) -> (String, Json) {
+    let text = std::str::from_utf8(text).unwrap();
+    let (name, data) = text.trim_end().split_once("\ndata: ").unwrap();
+    (name.strip_prefix("event: ").unwrap().to_owned(), serde_json::from_str(data).unwrap())
+}
+
+fn snapshot(view: &View) -> Json {
+    read(&view.subscribe(Counts::default()).0).1
+}
+
+fn shown(view: &View) -> Vec<(String, String)> {
+    let text = |value: &Json| value.as_str().unwrap().to_owned();
+    let mut keys: Vec<_> = snapshot(view)["keys"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| (text(&key["key"]), text(&key["value"])))
+        .collect();
+    keys.sort();
+    keys
+}
+
+#[test]
+fn what_a_batch_did_is_shown() {
+    let view = view();
+    let now = now_ms();
+    let log = Log::new("scan:job:1").unwrap();
+    let batch = Batch::new()
+        .put(&key("marker"), Expect::Absent, Value::PositionOf(0), Duration::from_secs(60))
+        .put(&key("profile"), Expect::Absent, "me", Ttl::Forever)
+        .append(&log, "event", Keep::about(9));
+    assert!(view.applied(&batch, &[Position::new(7, 1)], now).is_empty());
+    let all = snapshot(&view);
+    assert_eq!(shown(&view), [("marker".into(), "7-1".into()), ("profile".into(), "me".into())]);
+    let marker = all["keys"].as_array().unwrap().iter().find(|key| key["key"] == "marker").unwrap();
+    assert_eq!(marker["expires_at"], now + 60_000);
+    assert_eq!(all["records"][0]["position"], "7-1");
+    assert_eq!((&all["records"][0]["log"], &all["records_total"]), (&json!("scan:job:1"), &json!(1)));
+}
+
+#[test]
+fn a_state_goes_up_and_never_down() {
+    let view = view();
+    for (seq, shows) in [(20, 20), (10, 20), (51, 51), (50, 51)] {
+        let text = format!(r#"{{"seq":{seq}}}"#);
+        let batch = Batch::new().put_if_newer(&key("state"), seq, text, Duration::from_secs(60));
+        assert!(view.applied(&batch, &[], now_ms()).is_empty());
+        assert_eq!(shown(&view), [("state".to_owned(), format!(r#"{{"seq":{shows}}}"#))]);
+    }
+}
+
+#[test]
+fn an_answer_that_overtakes_another_makes_the_mirror_ask() {
+    let view = view();
+    let now = now_ms();
+    assert!(view.applied(&put("lock", Expect::Absent, "ann"), &[], now).is_empty());
+    // Ann's release and Ben's lock, told in the wrong order.
+    assert_eq!(view.applied(&put("lock", Expect::Absent, "ben"), &[], now), [key("lock")]);
+    view.found(&key("lock"), Some("ben"));
+    assert_eq!(view.applied(&Batch::new().delete(&key("lock"), "ann"), &[], now), [key("lock")]);
+    view.found(&key("lock"), Some("ben"));
+    assert_eq!(shown(&view), [("lock".to_owned(), "ben".to_owned())]);
+    view.found(&key("lock"), None);
+    assert_eq!(shown(&view), []);
+}
+
+#[test]
+fn a_swap_of_what_was_there_before_is_no_doubt() {
+    let view = view();
+    assert!(view.applied(&put("old", is("before the runner"), "now"), &[], now_ms()).is_empty());
+    assert!(view.applied(&put("old", is("now"), "then"), &[], now_ms()).is_empty());
+    assert_eq!(shown(&view), [("old".to_owned(), "then".to_owned())]);
+}
+
+#[test]
+fn what_expired_is_gone() {
+    let view = view();
+    let batch = Batch::new().put(&key("short"), Expect::Absent, "x", Duration::from_millis(1));
+    let (_, mut told) = view.subscribe(Counts::default());
+    assert!(view.applied(&batch, &[], now_ms() - 10).is_empty());
+    assert_eq!(shown(&view), []);
+    let (name, data) = read(&told.try_recv().unwrap());
+    assert_eq!((name.as_str(), &data["gone"]), ("keys", &json!(["short"])));
+}
+
+#[test]
+fn changes_are_told_together_and_once() {
+    let view = view();
+    let (_, mut told) = view.subscribe(Counts::default());
+    for n in 0..100 {
+        let expect = if n == 0 { Expect::Absent } else { is(&(n - 1).to_string()) };
+        assert!(view.applied(&put("counter", expect, &n.to_string()), &[], now_ms()).is_empty());
+    }
+    // A newcomer's snapshot has them, and brings everybody else up to date first.
+    let (_, mut newcomer) = view.subscribe(Counts::default());
+    let (name, data) = read(&told.try_recv().unwrap());
+    assert_eq!((name.as_str(), &data["set"][0]["value"]), ("keys", &json!("99")));
+    view.flush(Counts::default());
+    assert!(told.try_recv().is_err() && newcomer.try_recv().is_err(), "nothing is told twice");
+    view.flush(Counts { sent: 1, ..Counts::default() });
+    assert_eq!(read(&newcomer.try_recv().unwrap()).0, "queue");
+}
+
+#[test]
+fn a_long_value_is_cut_at_a_whole_character() {
+    assert_eq!(cut(&"天".repeat(401)), format!("{}…", "天".repeat(400)));
+    assert_eq!(cut(&"天".repeat(400)), "天".repeat(400));
+}
+
+#[test]
+fn keys_records_and_replies_are_bounded() {
+    let view = view();
+    let log = Log::new("scan:events:0").unwrap();
+    for n in 0..KEYS + KEYS / 10 {
+        let batch = put(&format!("key-{n}"), Expect::Absent, "x").append(&log, "x", Keep::about(1));
+        assert!(view.applied(&batch, &[Position::new(1, 0)], now_ms()).is_empty());
+        let text = n.to_string();
+        let (user, delivery) = (String::new(), String::new());
+        view.replied(Reply { at: 0, user, text, path: "handled", quick_replies: vec![], delivery });
+    }
+    let all = snapshot(&view);
+    let names: Vec<&str> =
+        all["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap()).collect();
+    assert!(names.len() <= KEYS + KEYS / 20, "{}", names.len());
+    assert!(names.contains(&format!("key-{}", KEYS + KEYS / 10 - 1).as_str()), "the newest is there");
+    assert!(!names.contains(&"key-0"), "the oldest is not");
+    assert_eq!(all["records"].as_array().unwrap().len(), RECORDS.1);
+    assert_eq!(all["records_total"], KEYS + KEYS / 10);
+    assert_eq!(all["replies"].as_array().unwrap().len(), REPLIES.1);
+    assert_eq!(view.state().records.len(), RECORDS.0);
+    assert_eq!(view.state().replies.len(), REPLIES.0);
+}

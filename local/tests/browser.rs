@@ -1,0 +1,66 @@
+//! The page, played with in Debian's Chromium. A scenario is a function under `browser/`, its promise is the name here;
+//! in each of them a console error or a request to anywhere else is a failure. Screenshots are kept in
+//! `target/screenshots`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+#![allow(clippy::print_stdout, reason = "the frame rate is reported, not asserted")]
+
+use std::process::Command;
+
+use onetap_local::Local;
+use onetap_local::arguments::Options;
+use onetap_store::config::Variables;
+use tokio::sync::Mutex;
+
+/// One browser at a time: two that share two processors see each other's pauses.
+static BROWSER: Mutex<()> = Mutex::const_new(());
+
+/// Plays `scenario` on a bundle of its own.
+async fn play(scenario: &'static str) {
+    let _alone = BROWSER.lock().await;
+    let nothing_set = Variables::from_lookup(|_| None);
+    let local = Local::start(&Options { port: Some(0), ..Options::default() }, &nothing_set).await.unwrap();
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let mut node = Command::new("node");
+    node.arg(format!("{folder}/tests/browser/run.mjs"))
+        .arg(local.url())
+        .arg(format!("{folder}/../target/screenshots"))
+        .arg(scenario)
+        .env("ONETAP_TOOLS", std::env::var_os("ONETAP_TOOLS").expect("cargo sets ONETAP_TOOLS"));
+    let output = tokio::task::spawn_blocking(move || node.output()).await.unwrap().expect("node can be run");
+    local.stop().await;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    print!("{}", text(&output.stdout));
+    assert!(output.status.success(), "{scenario}:\n{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+macro_rules! scenarios {
+    ($($promise:ident: $scenario:literal,)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        #[ignore = "needs chromium and playwright-core"]
+        async fn $promise() {
+            play($scenario).await;
+        }
+    )*};
+}
+
+scenarios! {
+    a_double_tap_shows_one_forecast_and_one_busy_bubble: "double_tap",
+    the_lock_is_shown_while_it_is_held: "lock_shown",
+    twenty_taps_get_twenty_answers_and_no_two_forecasts_at_once: "twenty_taps",
+    a_redelivery_adds_nothing_to_the_chat: "redelivery",
+    one_users_lock_does_not_hold_up_another: "two_users",
+    with_the_store_down_the_page_shows_that_it_fails_open: "store_down",
+    the_keyboard_alone_sends_a_message_a_tap_and_a_place: "keyboard",
+    what_is_typed_is_shown_as_text_and_never_as_markup: "markup",
+    of_two_tabs_that_edit_one_wins_and_the_other_sees_the_conflict: "two_tabs",
+    two_edits_at_once_conflict_with_if_match_and_merge_without: "both_at_once",
+    an_entry_of_the_chat_is_the_ledgers_and_a_bad_edit_is_explained: "chat_entry",
+    a_job_with_duplicates_and_a_killed_consumer_ends_with_equal_counts: "duplicates",
+    a_client_that_breaks_off_and_resumes_loses_nothing: "reconnect",
+    hundreds_of_keys_and_thousands_of_events_cost_no_more_than_a_screenful: "crowd",
+    at_a_phones_width_nothing_has_to_be_scrolled_sideways: "phone_width",
+    in_dark_mode_the_page_is_dark: "dark_mode",
+    both_languages_have_every_word_and_the_choice_is_remembered: "languages",
+    a_runner_that_cannot_be_reached_is_told_and_come_back_to: "lost",
+    a_page_in_use_is_pictured_by_day_by_night_and_in_chinese: "pictures",
+}

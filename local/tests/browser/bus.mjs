@@ -1,0 +1,145 @@
+// The queue, the bus and the client.
+import assert from "node:assert/strict";
+import { count, text, until } from "./browser.mjs";
+
+const number = async (page, name) => Number(await text(page, `#count-${name}`));
+
+async function send(page, { copies, jobs = 1, kill = false }) {
+  await page.locator("#jobs").selectOption(String(jobs));
+  await page.locator("#copies").selectOption(String(copies));
+  if (kill) {
+    await page.locator("#kill").click();
+    await page.locator("dd.armed").waitFor();
+  }
+  await page.locator("#job button[type=submit]").click();
+}
+
+/** What was asked for, what took effect, what the client heard, and what it heard twice. */
+const counts = async (page) => (await page.locator("#verdict").getAttribute("data-counts")).split(" ").map(Number);
+
+export async function duplicates(browser) {
+  const page = await browser.open();
+  await send(page, { copies: 5, kill: true });
+  await page.locator(".verdict.equal").waitFor();
+  const [events, effects, heard, repeats] = await counts(page);
+  assert.ok(events > 0);
+  assert.deepEqual([effects, heard, repeats], [events, events, 0]);
+  assert.equal(await number(page, "sent"), 5 * events);
+  assert.equal(await number(page, "effects"), events);
+  assert.ok((await number(page, "delivered")) > 5 * events, "the killed consumer's messages came again");
+  await count(page, ".heard li[data-id]", events);
+  await until(page, "the state to be the last stage", () => document.querySelector(".steps .done.reached"));
+
+  await send(page, { copies: 2, jobs: 5 });
+  await until(page, "five jobs to be equal", (wanted) => {
+    const verdict = document.querySelector(".verdict.equal");
+    return verdict?.dataset.counts.split(" ")[1] === String(wanted);
+  }, 5 * events);
+  assert.equal(await number(page, "effects"), 6 * events);
+  return page;
+}
+
+export async function reconnect(browser) {
+  const page = await browser.open();
+  // In the very frame in which something is heard, so that something is left to be missed.
+  await page.evaluate(() => {
+    new MutationObserver(() => {
+      const heard = document.querySelectorAll(".heard li[data-id]").length;
+      if (window.breaks && heard > 0) document.getElementById("break").click();
+      if (heard > 0) window.breaks = false;
+    }).observe(document.getElementById("heard"), { childList: true });
+  });
+  for (let attempt = 1; ; attempt++) {
+    await page.evaluate(() => (window.breaks = true));
+    await send(page, { copies: 2, kill: true });
+    await page.locator("#client-status.broken, #client-status.ended").waitFor();
+    await until(page, "every effect", () => {
+      const [events, effects] = document.getElementById("verdict").dataset.counts.split(" ");
+      return events === effects;
+    });
+    const [events, , heard] = await counts(page);
+    if (heard < events) break;
+    assert.ok(attempt < 5, "the client was broken off before the job's end");
+  }
+  await browser.shoot(page, "reconnect_broken_off");
+  await page.locator("#break").click();
+  await page.locator(".verdict.equal").waitFor();
+  const [events, effects, heard, repeats] = await counts(page);
+  assert.deepEqual([effects, heard, repeats], [events, events, 0]);
+  assert.equal(await page.locator(".heard .resumed").count(), 1);
+  const seqs = await page.locator(".heard li[data-id] b").allTextContents();
+  assert.equal(new Set(seqs).size, events, "every event once");
+  return page;
+}
+
+/** More than five hundred keys and two thousand events: what the page does for them must not grow with them. */
+export async function crowd(browser) {
+  const page = await browser.open();
+  await page.evaluate(() => {
+    window.frames_seen = [];
+    window.long = [];
+    let last = performance.now();
+    requestAnimationFrame(function next(now) {
+      window.frames_seen.push(now - last);
+      last = now;
+      requestAnimationFrame(next);
+    });
+    new PerformanceObserver((list) => window.long.push(...list.getEntries().map((entry) => entry.duration))).observe({ type: "longtask" });
+  });
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable");
+  let before = { TaskDuration: 0, Timestamp: 0 };
+  const measure = async (what) => {
+    const { metrics } = await session.send("Performance.getMetrics");
+    const now = Object.fromEntries(metrics.map(({ name, value }) => [name, value]));
+    const work = (100 * (now.TaskDuration - before.TaskDuration)) / (now.Timestamp - before.Timestamp);
+    before = now;
+    const { frames, long } = await page.evaluate(() => {
+      const taken = { frames: window.frames_seen.sort((a, b) => a - b), long: window.long };
+      window.frames_seen = [];
+      window.long = [];
+      return taken;
+    });
+    const at = (share) => frames[Math.floor(frames.length * share)]?.toFixed(1);
+    const worst = Math.max(0, ...long).toFixed(0);
+    console.log(`${what}: ${frames.length} frames, median ${at(0.5)} ms, p95 ${at(0.95)} ms; at work ${work.toFixed(0)} % of the time, ${long.length} long tasks, the longest ${worst} ms`);
+    return { frames, long };
+  };
+
+  await measure("before them");
+  for (let round = 0; round < 5; round++) {
+    const answer = await page.request.post(`${browser.base}/playground/jobs`, { data: { jobs: 50, copies: 1, shuffle: true } });
+    assert.ok(answer.ok(), await answer.text());
+  }
+  await until(page, "two thousand effects", () => Number(document.getElementById("count-effects").textContent) >= 2000);
+  await until(page, "an empty queue", () => document.getElementById("count-waiting").textContent === "0");
+  await measure("while 2 500 events arrive");
+  const keys = Number((await text(page, "#store-note")).match(/\d+/)[0]);
+  const records = Number(await text(page, "#stream-count"));
+  assert.ok(keys > 500, `${keys} keys`);
+  assert.ok(records >= 2000, `${records} records`);
+
+  // Full of keys, with live changes: the double tap's lock, markers and profile.
+  await page.locator("#double").click();
+  await count(page, '.from-bot[data-path="handled"]', 1);
+  await page.locator("#keys").evaluate((list) => (list.scrollTop = list.scrollHeight / 2));
+  // The best of three: a machine that has other things to do makes any task long.
+  for (let attempt = 1; ; attempt++) {
+    await page.waitForTimeout(3000);
+    const { frames, long } = await measure(`with ${keys} keys and ${records} records`);
+    if (frames.length > 30 && Math.max(0, ...long) < 200) break;
+    assert.ok(attempt < 3, `${frames.length} frames, and a task of ${Math.max(0, ...long)} ms`);
+  }
+
+  for (const row of [".key", ".record"]) {
+    const drawn = await page.locator(row).count();
+    assert.ok(drawn > 3 && drawn < 60, `${drawn} of ${row} are drawn`);
+  }
+  await page.locator("#keys").evaluate((list) => (list.scrollTop = list.scrollHeight));
+  await until(page, "the last key", (keys) => document.querySelector(`.key[aria-rowindex="${keys}"]`), await total(page));
+  await page.locator("#filter").fill("profile");
+  await until(page, "only profiles", () => [...document.querySelectorAll(".key")].length === 2);
+  return page;
+}
+
+const total = async (page) => Number(await page.locator("#keys").getAttribute("aria-rowcount"));

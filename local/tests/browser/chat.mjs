@@ -1,0 +1,168 @@
+// The phone and the lock.
+import assert from "node:assert/strict";
+import { count, delay, text, until } from "./browser.mjs";
+
+const HANDLED = '.from-bot[data-path="handled"]';
+const BUSY = '.from-bot[data-path="busy"]';
+
+/** Half of what a forecast may take: a slow machine has as much time to meet it as to answer. */
+const HALF = 500;
+
+/** Every tap has been answered: none waits for its path. */
+const settled = (page) => count(page, ".dots", 0);
+
+async function write(page, words) {
+  await page.locator("#text").fill(words);
+  await page.locator("#text").press("Enter");
+}
+
+export async function double_tap(browser) {
+  const page = await browser.open();
+  await delay(page, HALF);
+  await page.locator("#double").click();
+  await settled(page);
+  await count(page, HANDLED, 1);
+  await count(page, BUSY, 1);
+  assert.match(await text(page, `${HANDLED} .bubble`), /範例資料[^]*🌡️/u, "it is a forecast");
+  assert.match(await text(page, `${BUSY} .bubble`), /正在為您查詢天氣/);
+  await count(page, ".from-user .badge.handled", 1);
+  await count(page, ".from-user .badge.busy", 1);
+  assert.equal(await page.locator(".race .lane").count(), 2);
+  return page;
+}
+
+export async function twenty_taps(browser) {
+  const page = await browser.open();
+  await delay(page, HALF);
+  const answer = page.waitForResponse((response) => response.url().endsWith("/playground/deliver"));
+  await page.locator("#twenty").click();
+  const { deliveries } = await (await answer).json();
+  await settled(page);
+  // How many meet in one forecast's time is the machine's affair. Each got one answer.
+  const paths = (await page.locator(".from-user .marks").getAttribute("data-paths")).split(" ");
+  const times = (path) => paths.filter((each) => each === path).length;
+  const tally = { handled: times("handled"), busy: times("busy") };
+  assert.equal(tally.handled + tally.busy, 20);
+  assert.ok(tally.busy > 0, "at least two of twenty met");
+  // All began together, so that forecasts one after another take as long as they do in sum.
+  const longest = Math.max(...deliveries.map((one) => one.ms));
+  assert.ok(tally.handled * HALF <= longest + 50, `${tally.handled} forecasts in ${longest} ms ran at once`);
+  await count(page, HANDLED, tally.handled);
+  await until(page, "every busy answer to be counted", ([selector, busy]) => {
+    const bubbles = [...document.querySelectorAll(selector)];
+    return bubbles.reduce((sum, bubble) => sum + Number(bubble.dataset.count ?? 1), 0) === busy;
+  }, [BUSY, tally.busy]);
+  return page;
+}
+
+export async function lock_shown(browser) {
+  const page = await browser.open();
+  await delay(page, HALF);
+  await page.evaluate(() => {
+    const rows = document.getElementById("holders");
+    new MutationObserver(() => {
+      const held = rows.querySelector(".held");
+      if (held) window.held = held.textContent;
+    }).observe(rows, { subtree: true, attributes: true, childList: true });
+  });
+  // A page that is told ten times a second may miss what a machine under load does in between.
+  for (let attempt = 1; !(await page.evaluate(() => window.held)); attempt++) {
+    assert.ok(attempt <= 5, "the lock was shown while it was held");
+    await page.locator('#menu [data-tap="home"]').click();
+    await settled(page);
+    await count(page, HANDLED, attempt);
+  }
+  assert.match(await page.evaluate(() => window.held), /^A\s*held by \w{8}.* s$/);
+  await count(page, ".holding.held", 0);
+  return page;
+}
+
+export async function redelivery(browser) {
+  const page = await browser.open();
+  await page.locator('#menu [data-tap="home"]').click();
+  await count(page, HANDLED, 1);
+  await settled(page);
+  await page.locator("#redeliver").click();
+  await page.locator(".note .badge.deduped").waitFor();
+  // Had it been answered, that answer would stand before the next one's.
+  await write(page, "說明");
+  await until(page, "the next answer", (selector) => document.querySelector(`${selector}:last-child .bubble`)?.textContent.includes("您可以這樣使用"), ".from-bot");
+  await count(page, ".from-bot", 2);
+  return page;
+}
+
+export async function store_down(browser) {
+  const page = await browser.open();
+  await page.locator("#down").check();
+  await page.locator("#open-note").waitFor();
+  await page.locator('#menu [data-tap="home"]').click();
+  await count(page, `${HANDLED} .badge.open`, 1);
+  assert.match(await text(page, `${HANDLED} .bubble`), /系統暫時有點忙/, "a saved place needs the store, and says so");
+  await write(page, "永和區");
+  await until(page, "a forecast without the store", () => [...document.querySelectorAll(".from-bot .bubble")].some((bubble) => bubble.textContent.includes("🌡️")));
+  await count(page, `${HANDLED} .badge.open`, 2);
+  await browser.shoot(page, "store_down_while_down");
+  await page.locator("#down").uncheck();
+  await until(page, "the store to be back", () => !document.body.classList.contains("down"));
+  await write(page, "永和區");
+  await count(page, HANDLED, 3);
+  await settled(page);
+  await count(page, `${HANDLED} .badge.open`, 2);
+  return page;
+}
+
+export async function two_users(browser) {
+  const page = await browser.open();
+  await delay(page, HALF);
+  await page.locator('#menu [data-tap="home"]').click();
+  await page.locator(".user").nth(1).click();
+  await page.locator('#menu [data-tap="home"]').click();
+  await count(page, HANDLED, 1);
+  assert.equal(await page.locator(BUSY).count(), 0, "one user's lock is not another's");
+  await page.locator(".user.unread").waitFor();
+  await page.locator(".user").first().click();
+  await count(page, HANDLED, 1);
+  await count(page, ".user.unread", 0);
+  return page;
+}
+
+export async function keyboard(browser) {
+  const page = await browser.open();
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
+  await page.keyboard.press("Enter");
+  await until(page, "the text box to have the focus", () => document.activeElement.id === "text");
+  await page.keyboard.type("永和區");
+  await page.keyboard.press("Enter");
+  await count(page, HANDLED, 1);
+  for (let steps = 0; (await focused(page)) !== "other"; steps++) {
+    assert.ok(steps < 20, "the menu can be reached from the text box");
+    await page.keyboard.press("Tab");
+  }
+  const ring = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+  assert.notEqual(ring, "none", "the focus can be seen");
+  await page.keyboard.press("Space");
+  await page.locator(".offers .offer").first().waitFor();
+  await page.locator("#place").focus();
+  await page.keyboard.press("Enter");
+  await page.locator("#places[open]").waitFor();
+  await page.keyboard.press("Enter");
+  await count(page, HANDLED, 3);
+  assert.match(await text(page, ".from-bot:last-child .bubble"), /中正區[^]*🌡️/u, "a place is sent as one");
+  return page;
+}
+
+const focused = (page) => page.evaluate(() => document.activeElement.dataset.tap ?? document.activeElement.id);
+
+export async function markup(browser) {
+  const page = await browser.open();
+  const words = '<img src=x onerror="document.title=1"><b>粗</b>';
+  await write(page, words);
+  await count(page, ".from-bot", 1);
+  assert.equal(await text(page, ".from-user .bubble"), words);
+  await page.locator("#filter").fill(words);
+  assert.equal(await page.locator("main img").count(), 0);
+  const answer = await page.request.get(browser.base);
+  assert.match(answer.headers()["content-security-policy"], /default-src 'self'/);
+  return page;
+}
