@@ -13,17 +13,27 @@ use tokio::time::{sleep, timeout};
 use crate::monitor::Monitor;
 use crate::process::{bound_to_this_process, on_path, spawn};
 
-/// A Redis server of the test's own: a loopback port, no persistence, gone when dropped.
+/// A Redis server of the test's own: a loopback port, gone when dropped.
 #[derive(Debug)]
 pub struct Redis {
     port: u16,
     child: Child,
     folder: TempDir,
+    durable: bool,
 }
 
 impl Redis {
-    /// Starts a server and waits until it answers.
+    /// Starts a server without persistence and waits until it answers.
     pub async fn start() -> Redis {
+        Redis::start_as(false).await
+    }
+
+    /// Starts a server that keeps what it has acknowledged, so that a [`restart`](Redis::restart) finds it again.
+    pub async fn start_durable() -> Redis {
+        Redis::start_as(true).await
+    }
+
+    async fn start_as(durable: bool) -> Redis {
         assert!(
             on_path("redis-server"),
             "redis-server not found: run scripts/test, or apt-get install redis-server"
@@ -33,8 +43,8 @@ impl Redis {
             let port = free_port();
             // Another process may take the port between our look and Redis's bind: then Redis exits, and we
             // try another.
-            if let Some(child) = launch(port, &folder).await {
-                return Redis { port, child, folder };
+            if let Some(child) = launch(port, &folder, durable).await {
+                return Redis { port, child, folder, durable };
             }
         }
         panic!("redis-server exits at once on ten different ports");
@@ -60,10 +70,12 @@ impl Redis {
         self.kill();
     }
 
-    /// Kills the server if it runs, and starts an empty one on the same port.
+    /// Kills the server if it runs, and starts one on the same port: an empty one, unless it is
+    /// [durable](Redis::start_durable).
     pub async fn restart(&mut self) {
         self.kill();
-        self.child = launch(self.port, &self.folder).await.expect("redis-server starts again on its port");
+        let started = launch(self.port, &self.folder, self.durable).await;
+        self.child = started.expect("redis-server starts again on its port");
     }
 
     /// Freezes the server: connections stay open and are even accepted, but nothing is answered.
@@ -98,12 +110,15 @@ impl Drop for Redis {
 }
 
 /// Starts a server on this port; none when it exits before it answers.
-async fn launch(port: u16, folder: &TempDir) -> Option<Child> {
+async fn launch(port: u16, folder: &TempDir, durable: bool) -> Option<Child> {
     let (port_text, folder) = (port.to_string(), folder.path().to_str().expect("a path in UTF-8"));
-    let arguments =
-        ["--port", &port_text, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
+    let keep = if durable { "yes" } else { "no" };
+    let listen = ["--port", &port_text, "--bind", "127.0.0.1", "--dir", folder];
+    // What is written to the file before the answer survives the process, and the machine is not ours to crash. With
+    // `everysec`, the default, Redis puts the writing off while an older part is on its way to the disk.
+    let persist = ["--save", "", "--appendonly", keep, "--appendfsync", "no"];
     let mut command = bound_to_this_process("redis-server");
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(listen).args(persist).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = spawn(command).expect("redis-server can be started");
     let started = Instant::now();
     while !is_served_by(port, child.id()).await {

@@ -1,0 +1,170 @@
+//! The three functions as one thing that takes a request and gives an answer, in this process or in one to be killed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lambda_events::sqs::SqsEvent;
+use edit_last_transaction::EditLastTransaction;
+use lambda_http::Body;
+use onetap_line::signature::sign;
+use onetap_store::config::{Secret, Variables};
+use onetap_store::{Store, open};
+use queue_consumer::QueueConsumer;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use webhook::Webhook;
+
+use super::gate::{Call, Gate, GatedStore, GatedWeather, Point, gated_api};
+
+/// The channel secret of every function here.
+pub(super) const CHANNEL_SECRET: &str = "crash-channel-secret";
+/// Its access token.
+pub(super) const ACCESS_TOKEN: &str = "crash-access-token";
+/// The bearer token of the API.
+pub(super) const API_TOKEN: &str = "crash-api-token";
+
+/// What a platform hands to a function.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// LINE delivers these events.
+    Delivery(Value),
+    /// A client calls the API.
+    Http {
+        /// `PUT`, `PATCH`, `DELETE`
+        method: String,
+        /// Of the last transaction.
+        path: String,
+        /// Beside the bearer token.
+        headers: Vec<(String, String)>,
+        /// JSON, or nothing.
+        body: String,
+    },
+    /// SQS delivers these bodies in one batch.
+    Queue(Vec<String>),
+}
+
+/// What the function answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The HTTP status; 200 for a batch without failures, else 500.
+    pub status: u16,
+    /// Whether an idempotency key was recognised.
+    pub replayed: bool,
+    /// The body.
+    pub body: String,
+}
+
+/// A request, and where to die of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The request.
+    pub request: Request,
+    /// Nowhere, if the calls are to be counted.
+    pub point: Option<Point>,
+}
+
+/// What a process that was let live says.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Its answer.
+    pub answer: Answer,
+    /// The calls it made.
+    pub calls: Vec<Call>,
+}
+
+/// Carries out an order, in the process that may die of it.
+pub async fn carry_out(order: Order) -> Report {
+    let gate = Gate::new(order.point);
+    let lookup = |name: &str| std::env::var(name).ok();
+    let answer = Functions::gated(&lookup, &gate).await.handle(&order.request).await;
+    Report { answer, calls: gate.calls() }
+}
+
+/// The functions on one store.
+#[derive(Debug)]
+pub(super) struct Functions {
+    webhook: Webhook,
+    edit: EditLastTransaction,
+    consumer: QueueConsumer,
+}
+
+impl Functions {
+    /// The functions as these variables describe them.
+    pub(super) fn new(lookup: &dyn Fn(&str) -> Option<String>) -> Functions {
+        let variables = Variables::from_lookup(lookup);
+        Functions {
+            webhook: Webhook::from_variables(&variables).unwrap(),
+            edit: EditLastTransaction::from_variables(&variables).unwrap(),
+            consumer: QueueConsumer::from_variables(&variables).unwrap(),
+        }
+    }
+
+    /// The same with every way out through `gate`.
+    async fn gated(lookup: &dyn Fn(&str) -> Option<String>, gate: &Arc<Gate>) -> Functions {
+        let line = gated_api(&lookup("LINE_API_BASE_URL").unwrap(), gate).await;
+        let variables = Variables::from_lookup(|name| match name {
+            "LINE_API_BASE_URL" => Some(line.clone()),
+            _ => lookup(name),
+        });
+        let config = onetap_store::Config::from_variables(&variables).unwrap();
+        let store: Arc<dyn Store> = GatedStore::new(open(&config).unwrap(), gate);
+        let http = onetap_http::Client::new();
+        let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
+        let weather = GatedWeather::new(weather, gate);
+        let bot = webhook::Config::from_variables(&variables).unwrap();
+        let edit = edit_last_transaction::Config::from_variables(&variables).unwrap();
+        let bus = queue_consumer::Config::from_variables(&variables, &config).unwrap();
+        Functions {
+            webhook: Webhook::new(store.clone(), weather, &http, bot).unwrap(),
+            edit: EditLastTransaction::new(store.clone(), edit),
+            consumer: QueueConsumer::new(store, bus),
+        }
+    }
+
+    /// Hands the request to the function that it is for.
+    pub(super) async fn handle(&self, request: &Request) -> Answer {
+        match request {
+            Request::Delivery(events) => {
+                let body = json!({"destination": "U0", "events": events}).to_string().into_bytes();
+                let signature = sign(&Secret::new(CHANNEL_SECRET), &body);
+                let request = http::Request::post("/line/webhook").header("x-line-signature", signature);
+                let answer = self.webhook.handle(request.body(Body::Binary(body)).unwrap()).await;
+                Answer { status: answer.status().as_u16(), replayed: false, body: String::new() }
+            }
+            Request::Http { method, path, headers, body } => {
+                let mut request = http::Request::builder()
+                    .method(method.as_str())
+                    .uri(path)
+                    .header("authorization", format!("Bearer {API_TOKEN}"));
+                for (name, value) in headers {
+                    request = request.header(name, value);
+                }
+                let answer = self.edit.handle(request.body(body.clone()).unwrap()).await;
+                let replayed = answer.headers().contains_key("idempotency-replayed");
+                Answer { status: answer.status().as_u16(), replayed, body: answer.body().clone() }
+            }
+            Request::Queue(bodies) => {
+                let answer =
+                    self.consumer.handle(batch(bodies), Instant::now() + Duration::from_secs(60)).await;
+                let failed = &answer.batch_item_failures;
+                let status = if failed.is_empty() { 200 } else { 500 };
+                let body = failed.iter().map(|failure| failure.item_identifier.as_str());
+                Answer { status, replayed: false, body: body.collect::<Vec<_>>().join(" ") }
+            }
+        }
+    }
+}
+
+fn batch(bodies: &[String]) -> SqsEvent {
+    let record = |(n, body): (usize, &String)| {
+        json!({
+            "messageId": format!("message-{n}"),
+            "body": body,
+            "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:jobs",
+        })
+    };
+    let records: Vec<Value> = bodies.iter().enumerate().map(record).collect();
+    serde_json::from_value(json!({"Records": records})).unwrap()
+}

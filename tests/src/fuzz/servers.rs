@@ -1,0 +1,221 @@
+//! What others answer to us: any bytes for an answer are an answer or an error, in time, and no error quotes them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onetap_store::config::{Credentials, Secret};
+use onetap_store::{Batch, Channel, DynamoDb, Error, Expect, Keep, Key, Log, Store, Upstash};
+use onetap_weather::{Cwa, OpenMeteo, Provider, Taipei, places};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+use super::{files, now};
+
+/// A store call may take so long. A broken answer is known at once; a contended one is asked again until then.
+const LIMIT: Duration = Duration::from_millis(150);
+/// In every seed, and in no error: errors go into logs, and answers hold people's words.
+const WORDS: &str = "planted-answer-words";
+
+/// A server that answers every request with the bytes of the moment, and the clients that it answers.
+struct Server {
+    answer: Arc<Mutex<Vec<u8>>>,
+    stores: [Arc<dyn Store>; 2],
+    weather: [Arc<dyn Provider>; 2],
+}
+
+thread_local! {
+    static SERVER: Server = now(Server::start());
+}
+
+impl Server {
+    async fn start() -> Server {
+        let answer = Arc::new(Mutex::new(Vec::new()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(serve(listener, Arc::clone(&answer)));
+        let credentials = Credentials {
+            access_key_id: Secret::new("key"),
+            secret_access_key: Secret::new("secret"),
+            session_token: None,
+        };
+        let http = onetap_http::Client::new();
+        Server {
+            answer,
+            stores: [
+                Arc::new(Upstash::new(&url, &Secret::new("token"), LIMIT).unwrap()),
+                Arc::new(DynamoDb::new("onetap", "us-east-1", Some(&url), &credentials, LIMIT, LIMIT)),
+            ],
+            weather: [
+                Arc::new(Cwa::new(http.clone(), &url, Secret::new("key"))),
+                Arc::new(OpenMeteo::new(http, &url)),
+            ],
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, answer: Arc<Mutex<Vec<u8>>>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let answer = answer.lock().unwrap().clone();
+        tokio::spawn(exchange(stream, answer));
+    }
+}
+
+/// Reads a request to its end, writes the answer, closes.
+async fn exchange(mut stream: TcpStream, answer: Vec<u8>) {
+    let mut request = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let head = request.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
+        if let Some(head) = head {
+            let text = String::from_utf8_lossy(&request[..head]).to_lowercase();
+            let length = text.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+            let length: usize = length.and_then(|digits| digits.parse().ok()).unwrap_or_default();
+            if request.len() >= head + length {
+                break;
+            }
+        }
+        match stream.read(&mut part).await {
+            Ok(read @ 1..) => request.extend_from_slice(&part[..read]),
+            _ => return,
+        }
+    }
+    // A client that has seen enough may have gone.
+    let _ = stream.write_all(&answer).await;
+    let _ = stream.shutdown().await;
+}
+
+/// The first byte chooses a status, or that the rest is a whole answer, head and all.
+fn answer_of(bytes: &[u8]) -> Vec<u8> {
+    let (first, rest) = bytes.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
+    let status = match first % 9 {
+        0..=2 => 200,
+        3 | 4 => 400,
+        5 => 401,
+        6 => 429,
+        7 => 500,
+        _ => return rest.to_vec(),
+    };
+    let length = rest.len();
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    [head.as_bytes(), rest].concat()
+}
+
+/// Every call of a store, answered with these bytes.
+async fn call_all(store: &Arc<dyn Store>) {
+    let (key, log) = (Key::new("k").unwrap(), Log::new("l").unwrap());
+    let channel = Channel::new("c").unwrap();
+    let put = Batch::new().put(&key, Expect::Absent, "v", Duration::from_secs(60));
+    let both = put.clone().append(&log, "record", Keep::about(10)).put_if_newer(
+        &Key::new("s").unwrap(),
+        7,
+        r#"{"seq":7}"#,
+        Duration::from_secs(60),
+    );
+    check(store.get(&key).await);
+    check(store.commit(&put).await);
+    check(store.commit(&both).await);
+    store.commit_each(&[put, both]).await.into_iter().for_each(check);
+    check(store.read(&log, None, 10).await);
+    check(store.watch(&channel).await.map(drop));
+}
+
+fn check<T>(answer: Result<T, Error>) {
+    if let Err(error) = answer {
+        let said = format!("{error} {error:?}");
+        assert!(!said.contains(WORDS), "an error quotes the answer: {said}");
+    }
+}
+
+/// Upstash's client takes any bytes for an answer.
+pub fn rest_answer(bytes: &[u8]) {
+    SERVER.with(|server| {
+        *server.answer.lock().unwrap() = answer_of(bytes);
+        now(call_all(&server.stores[0]));
+    });
+}
+
+pub(super) fn rest_answers() -> Vec<Vec<u8>> {
+    with_first([
+        (0, r#"{"result":null}"#.to_owned()),
+        (0, format!(r#"{{"result":"{WORDS}"}}"#)),
+        (0, format!(r#"{{"result":["applied","1-1","{WORDS}"]}}"#)),
+        (0, format!(r#"{{"result":["refused",1,"{WORDS}"]}}"#)),
+        (0, format!(r#"{{"result":[["1-1",["data","{WORDS}"]],["1-2",["data","x"]]]}}"#)),
+        (0, r#"[{"result":["applied"]},{"result":["applied","5-0"]}]"#.to_owned()),
+        (3, format!(r#"{{"error":"ERR {WORDS}"}}"#)),
+        (3, format!(r#"{{"error":"NOSCRIPT {WORDS}"}}"#)),
+        (3, format!(r#"{{"error":"WRONGTYPE {WORDS}"}}"#)),
+        (5, format!(r#"{{"error":"WRONGPASS {WORDS}"}}"#)),
+        (7, format!("<html>{WORDS}</html>")),
+        (0, format!("data: subscribe,c,1\n\ndata: message,c,{WORDS}\n\n")),
+        (8, format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\n{WORDS}")),
+        (8, format!("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{WORDS}")),
+    ])
+}
+
+/// DynamoDB's client does too.
+pub fn dynamodb_answer(bytes: &[u8]) {
+    SERVER.with(|server| {
+        *server.answer.lock().unwrap() = answer_of(bytes);
+        now(call_all(&server.stores[1]));
+    });
+}
+
+pub(super) fn dynamodb_answers() -> Vec<Vec<u8>> {
+    let item = format!(
+        r#"{{"pk":{{"S":"k"}},"sk":{{"S":"-"}},"v":{{"S":"{WORDS}"}},"x":{{"N":"32503680000000"}}}}"#
+    );
+    let record = format!(
+        r#"{{"pk":{{"S":"l"}},"sk":{{"S":"00000000000000000001-00000000000000000001"}},"v":{{"S":"{WORDS}"}}}}"#
+    );
+    let kind = |name: &str, more: &str| {
+        format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{name}","message":"{WORDS}"{more}}}"#)
+    };
+    with_first([
+        (0, "{}".to_owned()),
+        (0, format!(r#"{{"Item":{item}}}"#)),
+        (0, format!(r#"{{"Items":[{record},{item}],"Count":2}}"#)),
+        (0, format!(r#"{{"Responses":{{"onetap":[{item}]}},"UnprocessedKeys":{{}}}}"#)),
+        (3, kind("ConditionalCheckFailedException", &format!(r#","Item":{item}"#))),
+        (
+            3,
+            kind(
+                "TransactionCanceledException",
+                &format!(
+                    r#","CancellationReasons":[{{"Code":"ConditionalCheckFailed","Item":{item}}},{{"Code":"None"}},{{"Code":"None"}},{{"Code":"None"}}]"#
+                ),
+            ),
+        ),
+        (3, kind("TransactionConflictException", "")),
+        (3, kind("ResourceNotFoundException", "")),
+        (3, kind("ValidationException", "")),
+        (5, kind("UnrecognizedClientException", "")),
+        (7, format!("<html>{WORDS}</html>")),
+    ])
+}
+
+/// A forecast of any answer has a text, or there is none.
+pub fn weather_answer(bytes: &[u8]) {
+    let place = places::by_name("臺北市信義區").unwrap();
+    SERVER.with(|server| {
+        *server.answer.lock().unwrap() = answer_of(bytes);
+        for provider in &server.weather {
+            let answer = now(provider.forecast(place, Instant::now() + Duration::from_secs(5)));
+            if let Ok(forecast) = answer {
+                assert!(!forecast.text(Taipei::now()).is_empty());
+            }
+        }
+    });
+}
+
+pub(super) fn weather_answers() -> Vec<Vec<u8>> {
+    let bodies = files("shared/weather/tests/fixtures", ".json");
+    let all: Vec<(u8, String)> =
+        bodies.into_iter().map(|body| (0, String::from_utf8_lossy(&body).into_owned())).collect();
+    with_first(all)
+}
+
+fn with_first(all: impl IntoIterator<Item = (u8, String)>) -> Vec<Vec<u8>> {
+    all.into_iter().map(|(first, body)| [&[first][..], body.as_bytes()].concat()).collect()
+}

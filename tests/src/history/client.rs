@@ -1,0 +1,375 @@
+//! A client: one thing after the other, each drawn from its seed, on keys that all clients share.
+//!
+//! The keys change with every round, so that each is judged over a short while: the search for an order grows with
+//! the number of calls that have to be brought into one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_store::idem::{self, Idempotency, Policy};
+use onetap_store::lease::{Acquire, Release, Renewal};
+use onetap_store::{Batch, Commit, Error, Expect, Keep, Key, Lease, Log, Mismatch, Position, Store, Value};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use super::check::number;
+use super::event::{Answer, Call, Change, Expected, Layer};
+use super::journal::Journal;
+use super::recorder::Recorder;
+use super::seed::Seed;
+
+/// What the keys of idempotency records begin with.
+pub const RECORD_PREFIX: &str = "idem:";
+/// What is in the name of every key that is only ever incremented by compare and swap.
+pub const SWAPPED: &str = "/swap/";
+
+/// What outlives the run.
+const LONG: Duration = Duration::from_secs(3600);
+/// More records than any log of a round gets.
+const WHOLE: usize = 10_000;
+
+/// What all clients of a run agree on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// What all names begin with.
+    pub prefix: String,
+    /// When the run began, by the journals' clock.
+    pub start: u64,
+    /// When it ends.
+    pub end: u64,
+    /// How long a round is, in microseconds.
+    pub round: u64,
+    /// How long a lease is.
+    pub lease: Duration,
+    /// The longest pause between two things.
+    pub pause: Duration,
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct Client {
+    store: Arc<dyn Store>,
+    idem: Idempotency,
+    journal: Arc<Journal>,
+    plan: Plan,
+    name: String,
+    seed: Seed,
+    made: u64,
+    /// Where it last read a log to.
+    read: Option<(String, Position)>,
+}
+
+impl Client {
+    /// The client `name` on `store`, recorded in `journal`.
+    pub fn new(store: Arc<dyn Store>, journal: Arc<Journal>, plan: Plan, name: String, seed: Seed) -> Client {
+        let recorder = Arc::new(Recorder::new(store, Arc::clone(&journal)));
+        Client::over(recorder, journal, plan, name, seed)
+    }
+
+    /// The same on a store that is recorded already.
+    pub fn over(
+        store: Arc<dyn Store>,
+        journal: Arc<Journal>,
+        plan: Plan,
+        name: String,
+        seed: Seed,
+    ) -> Client {
+        let config = idem::Config {
+            prefix: RECORD_PREFIX.to_owned(),
+            result_ttl: LONG,
+            lease_ttl: plan.lease,
+            wait_timeout: plan.lease * 2,
+            wait_interval: Duration::from_millis(20),
+            ..idem::Config::default()
+        };
+        let idem = Idempotency::new(Arc::clone(&store), config);
+        Client { store, idem, journal, plan, name, seed, made: 0, read: None }
+    }
+
+    /// Works until the run ends.
+    pub async fn run(mut self) {
+        while self.journal.clock().now() < self.plan.end {
+            match self.seed.below(100) {
+                0..20 => self.swap().await,
+                20..48 => self.lock().await,
+                48..58 => self.execute().await,
+                58..64 => self.run_at_most_once().await,
+                64..76 => self.deposit().await,
+                76..94 => self.publish().await,
+                _ => self.look().await,
+            }
+            let pause = self.seed.up_to(self.plan.pause);
+            sleep(pause).await;
+        }
+    }
+
+    /// One more, by compare and swap. What is unknown is left so: sent again it would be another increment.
+    async fn swap(&mut self) {
+        let key = self.key("swap", 2);
+        let Ok(mut there) = self.store.get(&key).await else { return };
+        for _ in 0..3 {
+            let next = format!("{} {}", number(there.as_deref()) + 1, self.unique());
+            let batch = Batch::new().put(&key, expect(there), next, LONG);
+            match self.store.commit(&batch).await {
+                Ok(Commit::Refused(refusal)) => {
+                    there = refusal.into_iter().next().and_then(|found| found.there)
+                }
+                Ok(Commit::Applied(_)) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Takes a lock, works under it, perhaps for longer than it lasts, and mostly gives it back.
+    async fn lock(&mut self) {
+        let lock = self.key("lock", 2);
+        let data = self.name_of("data", &lock);
+        let ttl = self.plan.lease;
+        let ticket = self.journal.call(
+            Layer::Api,
+            Call::Acquire { key: lock.as_str().to_owned(), ttl: u64::try_from(ttl.as_millis()).unwrap_or(0) },
+        );
+        let mut lease = match Lease::acquire(&self.store, lock.clone(), ttl).await {
+            Ok(Acquire::Acquired(lease)) => lease,
+            Ok(Acquire::Held) => return self.journal.answer(ticket, Answer::Nothing("held".to_owned())),
+            Err(error) => return self.journal.answer(ticket, (&error).into()),
+        };
+        let token = token(&lease);
+        self.journal.answer(ticket, Answer::Acquired(token.clone()));
+        for _ in 0..=self.seed.below(3) {
+            let long = self.seed.percent(15);
+            let work = self.seed.up_to(if long { ttl * 2 } else { ttl / 4 });
+            sleep(work).await;
+            if self.seed.percent(40) {
+                self.renew(&mut lease, &lock, &token).await;
+            } else {
+                self.write_under(&lease, &lock, &token, &data).await;
+            }
+        }
+        if self.seed.percent(80) {
+            self.release(lease, &lock, &token).await;
+        }
+    }
+
+    async fn renew(&self, lease: &mut Lease, lock: &Key, token: &str) {
+        let ttl = u64::try_from(self.plan.lease.as_millis()).ok();
+        let (key, value) = (lock.as_str().to_owned(), Some(token.to_owned()));
+        let meant = Change::Put { key: key.clone(), expect: Expected::Is(token.to_owned()), value, ttl };
+        let ticket = self.journal.call(Layer::Api, Call::Commit(vec![meant]));
+        let answer = match lease.renew().await {
+            Ok(Renewal::Renewed) => Answer::Applied(Vec::new()),
+            Ok(Renewal::Lapsed) => Answer::Refused(vec![(key, None)]),
+            Ok(Renewal::Lost) => Answer::Refused(Vec::new()),
+            Err(error) => (&error).into(),
+        };
+        self.journal.answer(ticket, answer);
+    }
+
+    /// Writes what only the holder may. It does not look whether it still is: the store must.
+    async fn write_under(&mut self, lease: &Lease, lock: &Key, token: &str, data: &Key) {
+        let Ok(there) = self.store.get(data).await else { return };
+        let value = format!("{} {}", number(there.as_deref()) + 1, self.unique());
+        let expected = there.clone().map_or(Expected::Absent, Expected::Is);
+        let ttl = u64::try_from(LONG.as_millis()).ok();
+        let meant = vec![
+            Change::Check { key: lock.as_str().to_owned(), expect: Expected::Is(token.to_owned()) },
+            Change::Put { key: data.as_str().to_owned(), expect: expected, value: Some(value.clone()), ttl },
+        ];
+        let ticket = self.journal.call(Layer::Api, Call::Commit(meant));
+        let batch = lease.guard(Batch::new().put(data, expect(there), value, LONG));
+        let answer = match self.store.commit(&batch).await {
+            Ok(Commit::Applied(_)) => Answer::Applied(Vec::new()),
+            Ok(Commit::Refused(_)) => Answer::Refused(Vec::new()),
+            Err(error) => (&error).into(),
+        };
+        self.journal.answer(ticket, answer);
+    }
+
+    async fn release(&self, lease: Lease, lock: &Key, token: &str) {
+        let expect = Expected::AbsentOr(token.to_owned());
+        let meant = Change::Delete { key: lock.as_str().to_owned(), expect };
+        let ticket = self.journal.call(Layer::Api, Call::Commit(vec![meant]));
+        let answer = match lease.release().await {
+            Ok(Release::Released) => Answer::Applied(Vec::new()),
+            // Somebody else holds it; whether since the lease lapsed or since a release whose answer was lost is
+            // not told.
+            Ok(Release::Outlasted) => Answer::Unknown,
+            Err(error) => (&error).into(),
+        };
+        self.journal.answer(ticket, answer);
+    }
+
+    /// A piece of work that several clients are asked for; now and then it fails, or takes longer than its lease.
+    async fn execute(&mut self) {
+        let key = self.name("job", 3);
+        let (value, fails) = (self.unique(), self.seed.percent(15));
+        let work = self.work();
+        let ticket = self.journal.call(Layer::Api, Call::Execute { key: key.clone(), counter: None });
+        let run = || async move {
+            sleep(work).await;
+            if fails { Err("it failed") } else { Ok(value) }
+        };
+        let answer = self.idem.execute(&key, run).await;
+        self.journal.answer(ticket, result(answer));
+    }
+
+    /// The same, where to run it twice is worse than not to know.
+    async fn run_at_most_once(&mut self) {
+        let key = self.name("once", 2);
+        let value = self.unique();
+        let work = self.work();
+        let ticket = self.journal.call(Layer::Api, Call::Execute { key: key.clone(), counter: None });
+        let journal = Arc::clone(&self.journal);
+        let run = || async {
+            let running = journal.call(Layer::Api, Call::Run(key.clone()));
+            sleep(work).await;
+            journal.answer(running, Answer::Nothing("done".to_owned()));
+            Ok::<String, &str>(value)
+        };
+        let answer = self.idem.call(&key).policy(Policy::AtMostOnce).execute(run).await;
+        self.journal.answer(ticket, result(answer));
+    }
+
+    /// One more on a counter, together with the record that it was done.
+    async fn deposit(&mut self) {
+        let key = self.name("deposit", 4);
+        let counter = self.key("sum", 1);
+        let unique = self.unique();
+        let meant = Call::Execute { key: key.clone(), counter: Some(counter.as_str().to_owned()) };
+        let ticket = self.journal.call(Layer::Api, meant);
+        let (store, counter) = (&self.store, &counter);
+        let deposit = async |refusal: Vec<Mismatch>| {
+            let there = match Mismatch::find(&refusal, counter) {
+                Some(found) => found.there.clone(),
+                None => store.get(counter).await?,
+            };
+            let next = format!("{} {unique}", number(there.as_deref()) + 1);
+            Ok::<_, Error>((Batch::new().put(counter, expect(there), next.as_str(), LONG), next))
+        };
+        let answer = self.idem.transact(&key, deposit).await;
+        self.journal.answer(ticket, result(answer));
+    }
+
+    /// One record for an event that several clients were told of, asked for until the answer is certain.
+    async fn publish(&mut self) {
+        let marker = self.key("event", 16);
+        let log = self.log();
+        let text = format!("{}#{}", marker.as_str(), self.unique());
+        let (of, to) = (marker.as_str().to_owned(), log.as_str().to_owned());
+        let ticket = self.journal.call(Layer::Api, Call::Publish { marker: of, log: to });
+        let batch = Batch::new().put(&marker, Expect::Absent, Value::PositionOf(0), LONG).append(
+            &log,
+            text,
+            Keep::all_for(LONG),
+        );
+        let mut answer = Answer::NotSent;
+        for _ in 0..4 {
+            match self.store.commit(&batch).await {
+                Ok(Commit::Applied(positions)) => {
+                    answer = Answer::Result(positions[0].to_string());
+                    break;
+                }
+                Ok(Commit::Refused(refusal)) => {
+                    let there = refusal.into_iter().next().and_then(|found| found.there);
+                    answer = there.map_or(Answer::Nothing("gone".to_owned()), Answer::Result);
+                    break;
+                }
+                Err(error) if error.maybe_applied() => answer = Answer::Unknown,
+                Err(_) => {}
+            }
+            let pause = self.seed.up_to(self.plan.lease / 4);
+            sleep(pause).await;
+        }
+        self.journal.answer(ticket, answer);
+    }
+
+    /// Looks at something.
+    async fn look(&mut self) {
+        let kind = ["swap", "lock", "data"][self.seed.below(3) as usize];
+        if self.seed.percent(50) {
+            let key = self.key(kind, 2);
+            let _ = self.store.get(&key).await;
+            return;
+        }
+        let log = self.log();
+        let after = self.read.take().filter(|(name, _)| name == log.as_str()).map(|(_, position)| position);
+        if let Ok(records) = self.store.read(&log, after, WHOLE).await {
+            let last = records.last().map(|record| record.position).or(after);
+            self.read = last.map(|last| (log.as_str().to_owned(), last));
+        }
+    }
+
+    /// Mostly short, sometimes longer than a lease.
+    fn work(&mut self) -> Duration {
+        let long = self.seed.percent(10);
+        self.seed.up_to(if long { self.plan.lease * 2 } else { self.plan.lease / 10 })
+    }
+
+    fn unique(&mut self) -> String {
+        self.made += 1;
+        format!("{}.{}", self.name, self.made)
+    }
+
+    fn round(&self) -> u64 {
+        self.journal.clock().now().saturating_sub(self.plan.start) / self.plan.round
+    }
+
+    fn name(&mut self, kind: &str, of: u64) -> String {
+        format!("{}/{}/{kind}/{}", self.plan.prefix, self.round(), self.seed.below(of))
+    }
+
+    fn key(&mut self, kind: &str, of: u64) -> Key {
+        Key::new(self.name(kind, of)).expect("a short name")
+    }
+
+    /// The key of another kind that belongs to `key`.
+    fn name_of(&self, kind: &str, key: &Key) -> Key {
+        Key::new(key.as_str().replacen("/lock/", &format!("/{kind}/"), 1)).expect("a short name")
+    }
+
+    fn log(&self) -> Log {
+        Log::new(format!("{}/{}/log", self.plan.prefix, self.round())).expect("a short name")
+    }
+}
+
+fn expect(there: Option<String>) -> Expect {
+    there.map_or(Expect::Absent, Expect::Is)
+}
+
+/// The token of a lease, which only its batches tell.
+fn token(lease: &Lease) -> String {
+    let batch = lease.release_batch();
+    match batch.expectations().next() {
+        Some((_, Expect::Is(token))) => token.clone(),
+        _ => panic!("a release expects its token"),
+    }
+}
+
+fn result<E>(answer: Result<String, idem::Error<String, E>>) -> Answer {
+    match answer {
+        Ok(value) => Answer::Result(value),
+        Err(error) => Answer::Nothing(error.outcome().to_owned()),
+    }
+}
+
+/// Reads every key and log that a history has named, once everybody has stopped.
+pub async fn last_look(store: Arc<dyn Store>, journal: Arc<Journal>, names: (Vec<String>, Vec<String>)) {
+    let store = Recorder::new(store, journal);
+    for key in names.0 {
+        let key = Key::new(key).expect("a name that was used");
+        until_answered(async || store.get(&key).await).await;
+    }
+    for log in names.1 {
+        let log = Log::new(log).expect("a name that was used");
+        until_answered(async || store.read(&log, None, WHOLE).await).await;
+    }
+}
+
+async fn until_answered<T>(call: impl AsyncFn() -> Result<T, Error>) {
+    for _ in 0..20 {
+        if call().await.is_ok() {
+            return;
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+    panic!("the store does not answer after the run");
+}

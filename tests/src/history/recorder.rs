@@ -1,0 +1,69 @@
+//! A store that writes down every call.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+
+use super::event::{Call, Change, Layer};
+use super::journal::{Journal, Ticket};
+
+/// Another store, and a journal of what it was asked and what it answered.
+#[derive(Debug)]
+pub struct Recorder {
+    store: Arc<dyn Store>,
+    journal: Arc<Journal>,
+}
+
+impl Recorder {
+    /// `store`, written down in `journal`.
+    pub fn new(store: Arc<dyn Store>, journal: Arc<Journal>) -> Recorder {
+        Recorder { store, journal }
+    }
+
+    fn begin(&self, batch: &Batch) -> Ticket {
+        self.journal.call(Layer::Store, Call::Commit(Change::of(batch)))
+    }
+}
+
+#[async_trait]
+impl Store for Recorder {
+    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+        let ticket = self.journal.call(Layer::Store, Call::Get(key.as_str().to_owned()));
+        let answer = self.store.get(key).await;
+        self.journal.answer(ticket, (&answer).into());
+        answer
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        let ticket = self.begin(batch);
+        let answer = self.store.commit(batch).await;
+        self.journal.answer(ticket, (&answer).into());
+        answer
+    }
+
+    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+        let tickets: Vec<Ticket> = batches.iter().map(|batch| self.begin(batch)).collect();
+        let answers = self.store.commit_each(batches).await;
+        for (ticket, answer) in tickets.into_iter().zip(&answers) {
+            self.journal.answer(ticket, answer.into());
+        }
+        answers
+    }
+
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        let (name, position) = (log.as_str().to_owned(), after.map(|after| after.to_string()));
+        let ticket = self.journal.call(Layer::Store, Call::Read { log: name, after: position });
+        let answer = self.store.read(log, after, limit).await;
+        self.journal.answer(ticket, (&answer).into());
+        answer
+    }
+
+    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
+        self.store.watch(channel).await
+    }
+
+    fn max_value(&self) -> usize {
+        self.store.max_value()
+    }
+}

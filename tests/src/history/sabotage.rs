@@ -1,0 +1,265 @@
+//! Stores with one fence taken down. Each is a mistake that somebody could make in a backend or above it, and the
+//! checker must see every one of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onetap_store::{
+    Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Position, Record, Store, Ttl, Value, Write,
+};
+
+/// The fence that is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// A guard is not looked at: a stale owner writes over its successor.
+    Guard,
+    /// A swap writes whatever is there: updates are lost.
+    Swap,
+    /// A claim takes what somebody holds.
+    Claim,
+    /// A release removes whoever's lock is there.
+    Release,
+    /// A renewal revives a lease that has lapsed.
+    Renewal,
+    /// A stale owner's result replaces its successor's.
+    Result,
+    /// A marker is written apart from its append.
+    Marker,
+    /// Half of a batch is kept when the other half is refused.
+    Atomicity,
+    /// What may have happened is reported as not sent.
+    Honesty,
+    /// An append whose answer was lost is sent again without its marker.
+    Resend,
+    /// A swap whose answer was lost is sent again, against whatever is there now.
+    ResentSwap,
+    /// A refusal is taken for a yes.
+    Refusal,
+    /// A lease ends before its time.
+    ShortLife,
+    /// What has expired still counts.
+    LongLife,
+    /// Reads come from a replica that is behind.
+    FreshReads,
+}
+
+impl Fence {
+    /// All of them.
+    pub const ALL: [Fence; 15] = [
+        Fence::Guard,
+        Fence::Swap,
+        Fence::Claim,
+        Fence::Release,
+        Fence::Renewal,
+        Fence::Result,
+        Fence::Marker,
+        Fence::Atomicity,
+        Fence::Honesty,
+        Fence::Resend,
+        Fence::ResentSwap,
+        Fence::Refusal,
+        Fence::ShortLife,
+        Fence::LongLife,
+        Fence::FreshReads,
+    ];
+}
+
+/// A store with a fence down.
+#[derive(Debug)]
+pub struct Sabotage {
+    store: Arc<dyn Store>,
+    fence: Fence,
+    /// What reads were answered, for the one that goes on answering it.
+    seen: Mutex<HashMap<Key, Option<String>>>,
+}
+
+impl Sabotage {
+    /// `store` without `fence`.
+    pub fn new(store: Arc<dyn Store>, fence: Fence) -> Sabotage {
+        Sabotage { store, fence, seen: Mutex::default() }
+    }
+
+    /// The batch as this store understands it.
+    async fn weakened(&self, batch: &Batch) -> Result<Batch, Error> {
+        let mut weakened = Batch::new();
+        for write in batch.writes() {
+            let blind = match (self.fence, write) {
+                (Fence::Guard, Write::Check { .. }) => continue,
+                (Fence::Swap, Write::Put { expect: Expect::Is(old), value, .. }) => {
+                    *value != Value::Text(old.clone())
+                }
+                (Fence::Claim, Write::Put { expect: Expect::Absent, value: Value::Text(_), .. })
+                | (Fence::Release, Write::Delete { .. })
+                | (Fence::Result, Write::Put { expect: Expect::AbsentOr(_), .. }) => true,
+                _ => false,
+            };
+            let write = write.clone();
+            weakened = match (self.fence, write) {
+                (_, Write::Put { key, value, ttl, .. }) if blind => {
+                    let expect = self.store.get(&key).await?.map_or(Expect::Absent, Expect::Is);
+                    with(weakened, &key, expect, value, ttl)
+                }
+                (_, Write::Delete { key, .. }) if blind => match self.store.get(&key).await? {
+                    Some(there) => weakened.delete(&key, there),
+                    None => weakened,
+                },
+                (Fence::Renewal, Write::Put { key, expect: Expect::Is(old), value, ttl })
+                    if value == Value::Text(old.clone()) =>
+                {
+                    with(weakened, &key, Expect::AbsentOr(old), value, ttl)
+                }
+                (Fence::ShortLife, Write::Put { key, expect, value, ttl: Ttl::Of(life) })
+                    if is_lease(life) =>
+                {
+                    with(weakened, &key, expect, value, Ttl::Of(life / 2))
+                }
+                (Fence::LongLife, Write::Put { key, expect, value, ttl: Ttl::Of(life) })
+                    if is_lease(life) =>
+                {
+                    with(weakened, &key, expect, value, Ttl::Of(life * 3))
+                }
+                (_, write) => and(weakened, write),
+            };
+        }
+        Ok(weakened)
+    }
+
+    /// One batch after the other, each by itself, and the answer of the first that matters.
+    async fn torn(&self, parts: Vec<Batch>) -> Result<Commit, Error> {
+        let mut positions = Vec::new();
+        for part in parts {
+            match self.store.commit(&part).await? {
+                Commit::Applied(more) => positions.extend(more),
+                refused => return Ok(refused),
+            }
+        }
+        Ok(Commit::Applied(positions))
+    }
+
+    /// Sent once more in a form that the second time does harm.
+    async fn resent(&self, batch: &Batch) -> Result<Commit, Error> {
+        let mut again = Batch::new();
+        for write in batch.writes() {
+            again = match write.clone() {
+                Write::Put { value: Value::PositionOf(_), .. } => again,
+                Write::Put { key, expect: Expect::Is(_), value, ttl } => {
+                    let there = self.store.get(&key).await?.map_or(Expect::Absent, Expect::Is);
+                    with(again, &key, there, value, ttl)
+                }
+                write => and(again, write),
+            };
+        }
+        self.store.commit(&again).await
+    }
+}
+
+/// Leases are the only short lives here.
+fn is_lease(life: Duration) -> bool {
+    life < Duration::from_secs(60)
+}
+
+fn with(batch: Batch, key: &Key, expect: Expect, value: Value, ttl: Ttl) -> Batch {
+    batch.put(key, expect, value, ttl)
+}
+
+fn and(batch: Batch, write: Write) -> Batch {
+    match write {
+        Write::Check { key, expect } => batch.check(&key, expect),
+        Write::Put { key, expect, value, ttl } => batch.put(&key, expect, value, ttl),
+        Write::Delete { key, expect: Expect::Is(is) } => batch.delete(&key, is),
+        Write::Append { log, text, keep } => batch.append(&log, text, keep),
+        Write::PutIfNewer { key, seq, json, ttl } => batch.put_if_newer(&key, seq, json, ttl),
+        Write::Publish { channel, text } => batch.publish(&channel, text),
+        Write::Delete { .. } => batch,
+    }
+}
+
+fn has_append(batch: &Batch) -> bool {
+    batch.writes().iter().any(|write| matches!(write, Write::Append { .. }))
+}
+
+fn is_swap(batch: &Batch) -> bool {
+    matches!(batch.writes(), [Write::Put { expect: Expect::Is(old), value, .. }] if *value != Value::Text(old.clone()))
+}
+
+#[async_trait]
+impl Store for Sabotage {
+    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+        if self.fence == Fence::FreshReads {
+            let old = self.seen.lock().unwrap().remove(key);
+            if let Some(old) = old {
+                return Ok(old);
+            }
+            let there = self.store.get(key).await?;
+            self.seen.lock().unwrap().insert(key.clone(), there.clone());
+            return Ok(there);
+        }
+        self.store.get(key).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        match self.fence {
+            Fence::Marker if has_append(batch) => {
+                // The effect first, the note of it after: what crashes in between happens again.
+                let (mut appends, mut marker) = (Batch::new(), Batch::new());
+                let mut last = None;
+                for write in batch.writes() {
+                    match write.clone() {
+                        Write::Put { key, expect, ttl, .. } => last = Some((key, expect, ttl)),
+                        write => appends = and(appends, write),
+                    }
+                }
+                let Commit::Applied(positions) = self.store.commit(&appends).await? else {
+                    return Err(Error::unknown("an append was refused"));
+                };
+                if let (Some((key, expect, ttl)), Some(position)) = (last, positions.first()) {
+                    marker = marker.put(&key, expect, position.to_string(), ttl);
+                }
+                Ok(match self.store.commit(&marker).await? {
+                    Commit::Applied(_) => Commit::Applied(positions),
+                    refused => refused,
+                })
+            }
+            Fence::Atomicity if batch.writes().len() > 1 && !has_append(batch) => {
+                let parts = batch.writes().iter().cloned().map(|write| and(Batch::new(), write));
+                self.torn(parts.collect()).await
+            }
+            Fence::Honesty => self.store.commit(batch).await.map_err(|_| Error::not_sent("no connection")),
+            Fence::Resend if has_append(batch) => match self.store.commit(batch).await {
+                Err(error) if error.maybe_applied() => self.resent(batch).await,
+                answer => answer,
+            },
+            Fence::ResentSwap if is_swap(batch) => match self.store.commit(batch).await {
+                Err(error) if error.maybe_applied() => self.resent(batch).await,
+                answer => answer,
+            },
+            Fence::Refusal => match self.store.commit(batch).await? {
+                Commit::Refused(_) if !has_append(batch) => Ok(Commit::Applied(Vec::new())),
+                answer => Ok(answer),
+            },
+            _ => self.store.commit(&self.weakened(batch).await?).await,
+        }
+    }
+
+    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+        let mut answers = Vec::new();
+        for batch in batches {
+            answers.push(self.commit(batch).await);
+        }
+        answers
+    }
+
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        self.store.read(log, after, limit).await
+    }
+
+    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
+        self.store.watch(channel).await
+    }
+
+    fn max_value(&self) -> usize {
+        self.store.max_value()
+    }
+}

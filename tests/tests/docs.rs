@@ -1,0 +1,71 @@
+//! The documents, held to the code: what they name exists.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Every file of the project with this ending, but for what is built or installed.
+fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            if !["target", "node_modules", ".git", ".aws-sam"].contains(&name.as_str()) {
+                files(&path, ending, found);
+            }
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+fn all(ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    files(&root(), ending, &mut found);
+    found
+}
+
+#[test]
+fn every_test_that_guards_a_promise_exists() {
+    let mut functions = HashSet::new();
+    for path in all(".rs") {
+        let text = fs::read_to_string(path).unwrap();
+        // A test's name stands after `fn`, or in the list of a macro that makes a test for each backend.
+        functions.extend(text.split(|c: char| !(c.is_alphanumeric() || c == '_')).map(str::to_owned));
+    }
+    let text = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
+    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|name| is_a_sentence(name)).collect();
+    assert!(named.len() > 20, "the page names its tests: {named:?}");
+    for name in named {
+        assert!(functions.contains(name), "docs/guarantees.md names `{name}`, which is no test");
+    }
+}
+
+/// Whether this is a test's name rather than a variable, a file or a metric.
+fn is_a_sentence(name: &str) -> bool {
+    let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    plain && name.matches('_').count() >= 3
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let mut links = 0;
+    for document in all(".md") {
+        let text = fs::read_to_string(&document).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = target.split('#').next().unwrap();
+            // Within the page, elsewhere, or an item of the code, which rustdoc checks.
+            if path.is_empty() || path.contains("://") || path.contains("::") || !path.contains(['.', '/']) {
+                continue;
+            }
+            let there = document.parent().unwrap().join(path);
+            assert!(there.exists(), "{} links to {path}, which is not there", document.display());
+            links += 1;
+        }
+    }
+    assert!(links > 10, "the documents link to each other");
+}
