@@ -1,0 +1,151 @@
+//! The calls, through onetap's own API: opened as a function opens its store.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_bus::{Bus, Event, Published};
+use onetap_ledger::{Attempt, Change, Edit, Entry, Slot};
+use onetap_store::config::Variables;
+use onetap_store::idem::{self, Idempotency};
+use onetap_store::lease::{Acquire, Release};
+use onetap_store::{Batch, Commit, Expect, Key, Lease, Store, open};
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::orders::Call;
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// What is stored where it does not matter what.
+const VALUE: &str = "0123456789abcdef0123456789abcdef";
+const ENTRY: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":120,"匯率":1,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
+
+/// What the idempotent function answers, here and in the peers.
+#[derive(Debug, Serialize, Deserialize)]
+struct Receipt {
+    order: String,
+    charged: u32,
+}
+
+/// A store and what is built on it.
+#[derive(Debug)]
+pub struct Ours {
+    store: Arc<dyn Store>,
+    idem: Idempotency,
+    bus: Bus,
+}
+
+fn wrong(what: &str) -> crate::Error {
+    format!("{what} ended otherwise than it should").into()
+}
+
+impl Ours {
+    /// The store that `lookup` describes.
+    pub fn open(lookup: impl Fn(&str) -> Option<String>) -> Result<Ours> {
+        let variables = Variables::from_lookup(lookup);
+        let config = onetap_store::Config::from_variables(&variables)?;
+        let store = open(&config)?;
+        let idem = Idempotency::new(Arc::clone(&store), idem::Config::default());
+        let bus = Bus::new(Arc::clone(&store), onetap_bus::Config::from_variables(&variables, &config)?);
+        Ok(Ours { store, idem, bus })
+    }
+
+    /// Makes what `call` needs to be there.
+    pub async fn prepare(&self, call: Call, id: &str) -> Result<()> {
+        match call {
+            Call::Get | Call::Delete => {
+                let put = Batch::new().put(&key(id)?, Expect::AbsentOr(VALUE.to_owned()), VALUE, HOUR);
+                applied(self.store.commit(&put).await?)
+            }
+            Call::Replay => self.execute(id).await,
+            Call::Edit => {
+                let entry = Entry::from_body(ENTRY.as_bytes()).map_err(|_| wrong("the entry"))?;
+                let attempt = Attempt::new(Change::Put(entry), None);
+                onetap_ledger::run(&self.store, &slot(id)?, &attempt)
+                    .await
+                    .map_err(|_| wrong("recording"))?;
+                Ok(())
+            }
+            Call::Set | Call::Lock | Call::Execute | Call::Publish | Call::PublishTen => Ok(()),
+        }
+    }
+
+    /// Makes the call; `n` counts the calls under this id.
+    pub async fn make(&self, call: Call, id: &str, n: usize) -> Result<()> {
+        match call {
+            Call::Get => match self.store.get(&key(id)?).await? {
+                Some(_) => Ok(()),
+                None => Err(wrong("get")),
+            },
+            Call::Set => {
+                applied(self.store.commit(&Batch::new().put(&key(id)?, Expect::Absent, VALUE, HOUR)).await?)
+            }
+            Call::Delete => applied(self.store.commit(&Batch::new().delete(&key(id)?, VALUE)).await?),
+            Call::Lock => self.lock(id).await,
+            Call::Execute | Call::Replay => self.execute(id).await,
+            Call::Edit => self.edit(id, n).await,
+            Call::Publish => self.publish(&[event(id)?]).await,
+            Call::PublishTen => {
+                let events: Result<Vec<Event>> = (0..10).map(|n| event(&format!("{id}-{n}"))).collect();
+                self.publish(&events?).await
+            }
+        }
+    }
+
+    async fn lock(&self, id: &str) -> Result<()> {
+        let key = Key::new(format!("processing:user:{id}"))?;
+        match Lease::acquire(&self.store, key, Duration::from_secs(5)).await? {
+            Acquire::Acquired(lease) => match lease.release().await? {
+                Release::Released => Ok(()),
+                Release::Outlasted => Err(wrong("a lock's release")),
+            },
+            Acquire::Held => Err(wrong("a lock")),
+        }
+    }
+
+    async fn execute(&self, id: &str) -> Result<()> {
+        let charge = || async { Ok::<_, Infallible>(Receipt { order: id.to_owned(), charged: 120 }) };
+        match self.idem.execute(id, charge).await {
+            Ok(receipt) if receipt.order == id => Ok(()),
+            _ => Err(wrong("an idempotent call")),
+        }
+    }
+
+    /// To and fro, so that every edit changes something.
+    async fn edit(&self, id: &str, n: usize) -> Result<()> {
+        let body: &[u8] =
+            if n.is_multiple_of(2) { r#"{"原幣金額":150}"# } else { r#"{"原幣金額":120}"# }.as_bytes();
+        let edit = Edit::from_body(body).map_err(|_| wrong("the edit"))?;
+        let attempt = Attempt::new(Change::Edit(edit), None);
+        onetap_ledger::run(&self.store, &slot(id)?, &attempt).await.map_err(|_| wrong("an edit"))?;
+        Ok(())
+    }
+
+    async fn publish(&self, events: &[Event]) -> Result<()> {
+        let published = self.bus.publish_each(events).await;
+        let all = published.iter().all(|outcome| matches!(outcome, Ok(Published::New(_))));
+        if all && published.len() == events.len() { Ok(()) } else { Err(wrong("publishing")) }
+    }
+}
+
+fn applied(commit: Commit) -> Result<()> {
+    match commit {
+        Commit::Applied(_) => Ok(()),
+        Commit::Refused(_) => Err(wrong("a commit")),
+    }
+}
+
+fn key(id: &str) -> Result<Key> {
+    Ok(Key::new(format!("value:{id}"))?)
+}
+
+fn slot(id: &str) -> Result<Slot> {
+    Slot::new(id, HOUR).ok_or_else(|| wrong("a user's id"))
+}
+
+fn event(job: &str) -> Result<Event> {
+    let text = format!(
+        r#"{{"job_id":"{job}","domain":"scan","stage":"vision","seq":10,"data":{{"status":"done"}},"timestamp":"2025-11-03T08:15:30.123456"}}"#
+    );
+    Ok(Event::parse(text)?)
+}

@@ -1,0 +1,120 @@
+//! Single operations through our API, against the same bytes over a bare socket; and the seeds' own figures.
+
+use std::collections::HashMap;
+
+use super::Bench;
+use crate::Result;
+use crate::orders::{Call, Measure, Measured, Side};
+use crate::report::{Row, Target, Unit};
+use crate::stats::Spread;
+
+const SECTION: &str = "store";
+const SEEDS: &str = "seeds";
+const CALLS: [Call; 9] = [
+    Call::Get,
+    Call::Set,
+    Call::Delete,
+    Call::Lock,
+    Call::Execute,
+    Call::Replay,
+    Call::Edit,
+    Call::Publish,
+    Call::PublishTen,
+];
+
+/// What the row is called.
+fn title(call: Call) -> &'static str {
+    match call {
+        Call::Lock => "lock, acquire + release",
+        Call::Execute => "execute, first",
+        Call::Replay => "execute, replay",
+        Call::PublishTen => "publish, ten at once",
+        other => other.name(),
+    }
+}
+
+/// Measures every operation on every store, round by round.
+pub fn run(bench: &mut Bench) -> Result<()> {
+    let mut wanted = Vec::new();
+    for store in bench.stores() {
+        let wants = |call: &Call| {
+            // On DynamoDB ten events are ten transactions side by side, which one bare connection is not.
+            let apart = *call == Call::PublishTen && store.starts_with("dynamodb");
+            !apart && bench.wants(SECTION, &format!("{store}: {}", title(*call)))
+        };
+        wanted.extend(CALLS.into_iter().filter(wants).map(|call| (store, call)));
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let mut worker = bench.worker(HashMap::new())?;
+    let mut rounds: Vec<Vec<(Measured, Measured)>> = vec![Vec::new(); wanted.len()];
+    for round in 0..bench.options.either(3, 7) {
+        bench.say(&format!("store operations, ours and bare in turns: round {}", round + 1));
+        for ((store, call), rounds) in wanted.iter().zip(&mut rounds) {
+            // Amazon's local edition takes ten times as long, and needs longer to warm up.
+            let slow = *store == "dynamodb-local";
+            if slow && round >= 5 {
+                continue;
+            }
+            let (calls, blocks) = bench.options.either((50, 4), if slow { (40, 3) } else { (100, 8) });
+            let sides = vec![Side::Ours, Side::Bare];
+            let order = Measure { call: *call, store: (*store).to_owned(), callers: 1, calls, blocks, sides };
+            if let [ours, bare] = worker.measure(order)?.as_slice() {
+                rounds.push((*ours, *bare));
+            }
+        }
+    }
+    for ((store, call), rounds) in wanted.into_iter().zip(rounds) {
+        let name = format!("{store}: {}", title(call));
+        let both = |figure: fn(&Measured) -> f64| -> Vec<(f64, f64)> {
+            rounds.iter().map(|(ours, bare)| (figure(ours), figure(bare))).collect()
+        };
+        let row = Row::compared(SECTION, name, Unit::Micros, "bare", &both(|measured| measured.p50))
+            .detail("p99", Unit::Micros, &both(|measured| measured.p99))
+            .detail("CPU for 1 000", Unit::CpuSeconds, &both(Measured::cpu_per_thousand));
+        bench.rows.push(row.target(Target::RatioAtMost(1.15)));
+    }
+    Ok(())
+}
+
+/// The figures that the seeds promise, on a local Redis.
+pub fn seeds(bench: &mut Bench) -> Result<()> {
+    let call = |worker: &mut crate::contestant::Contestant, call: Call| -> Result<Measured> {
+        let calls = 500;
+        let order = Measure {
+            call,
+            store: "redis".to_owned(),
+            callers: 1,
+            calls,
+            blocks: 1,
+            sides: vec![Side::Ours],
+        };
+        worker.measure(order)?.pop().ok_or_else(|| "no measure".into())
+    };
+    let millis = |measured: &[Measured]| Spread::of(measured.iter().map(|one| one.p95 / 1000.0)).median;
+    let rates = |measured: &[Measured]| Spread::of(measured.iter().map(Measured::rate)).median;
+    if !bench.wants(SEEDS, "redis: lock get set delete reads writes") {
+        return Ok(());
+    }
+    bench.say("the seeds' own figures, on Redis");
+    let mut worker = bench.worker(HashMap::new())?;
+    let calls = [Call::Lock, Call::Get, Call::Set, Call::Delete];
+    let mut measured: HashMap<Call, Vec<Measured>> = HashMap::new();
+    for _ in 0..bench.options.either(2, 5) {
+        for one in calls {
+            measured.entry(one).or_default().push(call(&mut worker, one)?);
+        }
+    }
+    let [lock, get, set, delete] = calls.map(|call| measured.remove(&call).unwrap_or_default());
+    let mut add = |name: &str, unit, ours, target| {
+        bench.rows.push(Row::new(SEEDS, format!("redis: {name}"), unit, ours).target(target));
+    };
+    add("lock, acquire + release, p95", Unit::Millis, millis(&lock), Target::AtMost(1.0));
+    add("get, p95", Unit::Millis, millis(&get), Target::AtMost(20.0));
+    add("set, p95", Unit::Millis, millis(&set), Target::AtMost(30.0));
+    add("delete, p95", Unit::Millis, millis(&delete), Target::AtMost(20.0));
+    add("reads, one caller", Unit::PerSecond, rates(&get), Target::AtLeast(1000.0));
+    add("writes, one caller", Unit::PerSecond, rates(&set), Target::AtLeast(500.0));
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The same idempotent call by several callers: ours, Powertools in Python and in JavaScript, on the same servers; and
+//! the lock of seed 000.
+
+use std::collections::HashMap;
+
+use super::Bench;
+use crate::Result;
+use crate::contestant::Contestant;
+use crate::orders::{Call, Measure, Measured, Side};
+use crate::report::{Row, Target, Unit};
+
+const SECTION: &str = "throughput";
+const PYTHON: &str = "Powertools Python";
+const TYPESCRIPT: &str = "Powertools TypeScript";
+const REDIS_PY: &str = "redis-py";
+const BARE: &str = "bare";
+
+/// Who takes part in a race, with what each round showed.
+struct Race {
+    store: &'static str,
+    call: Call,
+    callers: usize,
+    rivals: Vec<&'static str>,
+    ours: Vec<Measured>,
+    theirs: Vec<Vec<Measured>>,
+}
+
+impl Race {
+    fn name(&self) -> String {
+        let call = match self.call {
+            Call::Execute => "execute, first",
+            Call::Replay => "execute, replay",
+            _ => "lock, acquire + release",
+        };
+        let callers =
+            if self.callers == 1 { "1 caller".to_owned() } else { format!("{} callers", self.callers) };
+        format!("{}: {call}, {callers}", self.store)
+    }
+}
+
+fn races(bench: &Bench) -> Vec<Race> {
+    let peers = [PYTHON, TYPESCRIPT];
+    let mut races = Vec::new();
+    for (store, call, rivals) in [
+        ("redis", Call::Execute, &[PYTHON, TYPESCRIPT, BARE][..]),
+        ("dynamodb", Call::Execute, &[PYTHON, TYPESCRIPT, BARE][..]),
+        ("upstash", Call::Execute, &[BARE][..]),
+        ("redis", Call::Replay, &peers[..]),
+        ("dynamodb", Call::Replay, &peers[..]),
+        ("redis", Call::Lock, &[REDIS_PY][..]),
+    ] {
+        for callers in [1, 8, 64] {
+            let rivals = rivals.to_vec();
+            let race = Race { store, call, callers, rivals, ours: Vec::new(), theirs: vec![Vec::new(); 3] };
+            // A replay is shown where it is hardest.
+            let shown = call != Call::Replay || callers == 64;
+            if shown && bench.wants(SECTION, &race.name()) {
+                races.push(race);
+            }
+        }
+    }
+    races
+}
+
+/// Runs every race, its contestants in turns.
+pub fn run(bench: &mut Bench) -> Result<()> {
+    let mut races = races(bench);
+    if races.is_empty() {
+        return Ok(());
+    }
+    let variables = bench.peer_variables()?;
+    let mut worker = bench.worker(HashMap::new())?;
+    let (mut python, mut node) = (bench.python(&variables)?, bench.node(&variables)?);
+    for round in 0..bench.options.either(2, 5) {
+        bench.say(&format!("throughput, ours and the peers in turns: round {}", round + 1));
+        for race in &mut races {
+            // Rates differ by a factor of fifty: so do the numbers of calls.
+            let (fast, slow) = bench.options.either((1_000, 128), (4_000, 256));
+            let measure = |who: &mut Contestant, calls: usize, side: Side| -> Result<Measured> {
+                let (call, store, callers) = (race.call, race.store.to_owned(), race.callers);
+                let order = Measure { call, store, callers, calls, blocks: 1, sides: vec![side] };
+                who.measure(order)?.pop().ok_or_else(|| "no measure".into())
+            };
+            let calls = if race.store == "redis" { fast } else { fast / 4 };
+            race.ours.push(measure(&mut worker, calls, Side::Ours)?);
+            for (rival, theirs) in race.rivals.iter().zip(&mut race.theirs) {
+                theirs.push(match *rival {
+                    BARE => measure(&mut worker, calls, Side::Bare)?,
+                    TYPESCRIPT => measure(&mut node, slow * 2, Side::Ours)?,
+                    _ => measure(&mut python, slow, Side::Ours)?,
+                });
+            }
+        }
+    }
+    for race in &races {
+        for (rival, theirs) in race.rivals.iter().zip(&race.theirs) {
+            add(bench, race, rival, theirs);
+        }
+    }
+    Ok(())
+}
+
+fn add(bench: &mut Bench, race: &Race, rival: &str, theirs: &[Measured]) {
+    let both = |figure: fn(&Measured) -> f64| -> Vec<(f64, f64)> {
+        race.ours.iter().zip(theirs).map(|(ours, theirs)| (figure(ours), figure(theirs))).collect()
+    };
+    let row = Row::compared(SECTION, race.name(), Unit::PerSecond, rival, &both(Measured::rate))
+        .detail("p50", Unit::Micros, &both(|measured| measured.p50))
+        .detail("p99", Unit::Micros, &both(|measured| measured.p99))
+        .detail("CPU for 1 000", Unit::CpuSeconds, &both(Measured::cpu_per_thousand));
+    bench.rows.push(match (race.call, race.callers, rival) {
+        (Call::Execute, 64, PYTHON) => row.target(Target::RatioAtLeast(10.0)),
+        (Call::Execute, 64, TYPESCRIPT) => row.target(Target::RatioAtLeast(4.0)),
+        _ => row,
+    });
+}

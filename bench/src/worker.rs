@@ -1,0 +1,279 @@
+//! Our contestant: makes calls through the API and over bare sockets, in one process and one thread, as on Lambda.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::bare::{Connection, Script, id};
+use crate::orders::{Answer, Call, Counted, Measure, Measured, Order, Side};
+use crate::ours::Ours;
+use crate::recorder::{Recorder, counted};
+use crate::stats::quantile;
+use crate::{Error, Result};
+
+/// A store's variables, as a function would get them.
+pub type Variables = HashMap<String, String>;
+
+/// Ids of what is used again lie above all others.
+const LASTING: u64 = 900_000_000_000;
+
+/// The worker: stores by name, each opened when it is first asked for.
+#[derive(Debug)]
+pub struct Worker {
+    variables: HashMap<String, Variables>,
+    stores: HashMap<String, Arc<Ours>>,
+    scripts: HashMap<(String, Call), Arc<Vec<Script>>>,
+    connections: HashMap<String, Vec<Connection>>,
+    next: u64,
+}
+
+impl Worker {
+    /// A worker on these stores.
+    pub fn new(variables: HashMap<String, Variables>) -> Worker {
+        // New ids in every process, as long as none makes a million calls a second.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let next = u64::try_from(now.as_micros()).unwrap_or_default() % (LASTING / 2);
+        Worker {
+            variables,
+            stores: HashMap::new(),
+            scripts: HashMap::new(),
+            connections: HashMap::new(),
+            next,
+        }
+    }
+
+    /// Does as it is told.
+    pub async fn obey(&mut self, order: &Order) -> Answer {
+        let answer = match order {
+            Order::Measure(measure) => self.measure(measure).await.map(Answer::Measured),
+            Order::Count { call, store } => self.count(*call, store).await.map(Answer::Counted),
+        };
+        answer.unwrap_or_else(|error| Answer::Failed(error.to_string()))
+    }
+
+    async fn measure(&mut self, order: &Measure) -> Result<Vec<Measured>> {
+        let mut sides: Vec<Tally> = order.sides.iter().map(|_| Tally::default()).collect();
+        // One unmeasured block of each side: both are warm.
+        for block in 0..=order.blocks {
+            for (side, tally) in order.sides.iter().zip(&mut sides) {
+                let mut block_tally = Tally::default();
+                self.block(order, *side, &mut block_tally).await?;
+                if block > 0 || order.blocks == 0 {
+                    tally.add(block_tally);
+                }
+            }
+        }
+        Ok(sides.into_iter().map(Tally::measured).collect())
+    }
+
+    /// So many calls, spread over so many callers.
+    async fn block(&mut self, order: &Measure, side: Side, tally: &mut Tally) -> Result<()> {
+        let call = order.call;
+        let ours = self.store(&order.store)?;
+        // An even number: an edit ends where it began.
+        let each = order.calls.div_ceil(order.callers).next_multiple_of(2);
+        let mut plans = Vec::new();
+        for caller in 0..order.callers {
+            let ids: Vec<String> = (0..each).map(|_| self.id_for(call, caller)).collect();
+            let prepared = if lasts(call) { 1 } else { ids.len() };
+            for id in &ids[..prepared] {
+                ours.prepare(call, id).await?;
+            }
+            plans.push(ids);
+        }
+        match side {
+            Side::Ours => {
+                let callers = plans.into_iter().map(|ids| {
+                    let ours = Arc::clone(&ours);
+                    async move {
+                        let mut took = Vec::with_capacity(ids.len());
+                        for (n, id) in ids.iter().enumerate() {
+                            let start = Instant::now();
+                            ours.make(call, id, n).await?;
+                            took.push(start.elapsed());
+                        }
+                        Ok::<_, Error>(took)
+                    }
+                });
+                tally.time(callers).await
+            }
+            Side::Bare => {
+                let scripts = self.scripts(call, &order.store).await?;
+                let mut connections = self.connections.remove(&order.store).unwrap_or_default();
+                while connections.len() < order.callers {
+                    connections.push(Connection::open(&self.address(&order.store)?).await?);
+                }
+                let rest = connections.split_off(order.callers);
+                let callers = plans.into_iter().zip(connections).map(|(ids, mut connection)| {
+                    let mut scripts = Vec::clone(&scripts);
+                    async move {
+                        let variants = scripts.len();
+                        let mut took = Vec::with_capacity(ids.len());
+                        for (n, id) in ids.iter().enumerate() {
+                            let start = Instant::now();
+                            connection.say(&mut scripts[n % variants], id).await?;
+                            took.push(start.elapsed());
+                        }
+                        Ok::<_, Error>((took, connection))
+                    }
+                });
+                let used = tally.time_with(callers).await?;
+                self.connections.insert(order.store.clone(), used.into_iter().chain(rest).collect());
+                Ok(())
+            }
+        }
+    }
+
+    async fn count(&mut self, call: Call, store: &str) -> Result<Counted> {
+        let id = self.id_for(call, 0);
+        let tape = self.record(call, store, &id).await?.swap_remove(0);
+        Ok(counted(&tape))
+    }
+
+    /// What the call sends, once for each of its variants.
+    async fn record(
+        &mut self,
+        call: Call,
+        store: &str,
+        id: &str,
+    ) -> Result<Vec<Vec<crate::recorder::Exchange>>> {
+        let recorder = Recorder::start(&self.address(store)?)?;
+        let variables = self.variables(store)?.clone();
+        let place = place_of(store, &variables)?;
+        let address = self.address(store)?;
+        let through = recorder.address();
+        let ours = Ours::open(|name| {
+            let value = variables.get(name)?;
+            Some(if name == place { value.replace(&address, &through) } else { value.clone() })
+        })?;
+        // The first call connects and brings the script along.
+        let warm = self.fresh();
+        ours.prepare(call, &warm).await?;
+        ours.make(call, &warm, 0).await?;
+        ours.prepare(call, id).await?;
+        let mut tapes = Vec::new();
+        for n in 0..if call == Call::Edit { 2 } else { 1 } {
+            recorder.take();
+            ours.make(call, id, n).await?;
+            tapes.push(recorder.take());
+        }
+        Ok(tapes)
+    }
+
+    async fn scripts(&mut self, call: Call, store: &str) -> Result<Arc<Vec<Script>>> {
+        let name = (store.to_owned(), call);
+        if let Some(scripts) = self.scripts.get(&name) {
+            return Ok(Arc::clone(scripts));
+        }
+        let id = self.fresh();
+        let tapes = self.record(call, store, &id).await?;
+        let scripts: Result<Vec<Script>> = tapes.iter().map(|tape| Script::new(tape, &id)).collect();
+        let scripts = Arc::new(scripts?);
+        self.scripts.insert(name, Arc::clone(&scripts));
+        Ok(scripts)
+    }
+
+    fn id_for(&mut self, call: Call, caller: usize) -> String {
+        if lasts(call) { id(LASTING + caller as u64) } else { self.fresh() }
+    }
+
+    fn fresh(&mut self) -> String {
+        self.next += 1;
+        id(self.next)
+    }
+
+    fn variables(&self, store: &str) -> Result<&Variables> {
+        self.variables.get(store).ok_or_else(|| format!("no store {store}").into())
+    }
+
+    fn store(&mut self, name: &str) -> Result<Arc<Ours>> {
+        if let Some(ours) = self.stores.get(name) {
+            return Ok(Arc::clone(ours));
+        }
+        let variables = self.variables(name)?.clone();
+        let ours = Arc::new(Ours::open(|variable| variables.get(variable).cloned())?);
+        self.stores.insert(name.to_owned(), Arc::clone(&ours));
+        Ok(ours)
+    }
+
+    /// Where the store's server listens, `host:port`.
+    fn address(&self, store: &str) -> Result<String> {
+        let variables = self.variables(store)?;
+        let url = &variables[place_of(store, variables)?];
+        let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+        Ok(rest.trim_end_matches('/').to_owned())
+    }
+}
+
+/// Whether all of a caller's calls are under one id.
+fn lasts(call: Call) -> bool {
+    matches!(call, Call::Get | Call::Replay | Call::Edit)
+}
+
+/// The variable that says where the server is.
+fn place_of(store: &str, variables: &Variables) -> Result<&'static str> {
+    let places = ["REDIS_URL", "UPSTASH_REDIS_REST_URL", "AWS_ENDPOINT_URL_DYNAMODB"];
+    let place = places.into_iter().find(|place| variables.contains_key(*place));
+    place.ok_or_else(|| format!("the store {store} has no address").into())
+}
+
+#[derive(Default)]
+struct Tally {
+    took: Vec<f64>,
+    elapsed: Duration,
+    cpu: Duration,
+}
+
+impl Tally {
+    async fn time<C>(&mut self, callers: impl Iterator<Item = C>) -> Result<()>
+    where
+        C: Future<Output = Result<Vec<Duration>>> + Send + 'static,
+    {
+        self.time_with(callers.map(|caller| async { Ok((caller.await?, ())) })).await.map(|_| ())
+    }
+
+    async fn time_with<C, R>(&mut self, callers: impl Iterator<Item = C>) -> Result<Vec<R>>
+    where
+        C: Future<Output = Result<(Vec<Duration>, R)>> + Send + 'static,
+        R: Send + 'static,
+    {
+        let callers: Vec<C> = callers.collect();
+        let (start, cpu) = (Instant::now(), cpu());
+        let callers: Vec<_> = callers.into_iter().map(tokio::spawn).collect();
+        let mut rest = Vec::new();
+        let mut all = Vec::new();
+        for caller in callers {
+            let (took, one) = caller.await??;
+            all.push(took);
+            rest.push(one);
+        }
+        self.elapsed += start.elapsed();
+        self.cpu += self::cpu().saturating_sub(cpu);
+        self.took.extend(all.iter().flatten().map(|took| took.as_secs_f64() * 1e6));
+        Ok(rest)
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.took.extend(other.took);
+        self.elapsed += other.elapsed;
+        self.cpu += other.cpu;
+    }
+
+    fn measured(mut self) -> Measured {
+        let mut quantile = |part| quantile(&mut self.took, part);
+        let (p50, p95, p99) = (quantile(0.5), quantile(0.95), quantile(0.99));
+        let (elapsed, cpu) = (self.elapsed.as_secs_f64(), self.cpu.as_secs_f64());
+        Measured { calls: self.took.len(), elapsed, cpu, p50, p95, p99 }
+    }
+}
+
+/// The processor time of this process's threads so far, as the scheduler counts it.
+fn cpu() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let nanos = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanos.sum())
+}
