@@ -125,8 +125,8 @@ fn report(bench: &mut Bench, entrants: &[Entrant]) -> Result<()> {
     let find = |name: &str| entrants.iter().find(|entrant| entrant.name.starts_with(name));
     let (Some(python), Some(node)) = (find("Python"), find("Node")) else { return Ok(()) };
     let median = |values: &[f64]| Spread::of(values.iter().copied()).median;
-    let (to_poll, to_answer): (fn(&(f64, f64)) -> f64, fn(&(f64, f64)) -> f64) =
-        (|start| start.0, |start| start.1);
+    let to_poll = |start: &(f64, f64)| start.0;
+    let to_answer = |start: &(f64, f64)| start.1;
     let mut rows = Vec::new();
     for entrant in rest.iter().filter(|entrant| entrant.kind != Kind::Peer) {
         let most = if entrant.kind == Kind::DynamoDb { 2.0 } else { 1.5 };
