@@ -97,8 +97,8 @@ def hurry(queue):
 def send(queue):
     entries = []
     for n, message in enumerate(json.load(sys.stdin)):
-        body = {"MessageBody": message} if isinstance(message, str) else {"MessageGroupId": message[0], "MessageBody": message[1]}
-        entries.append({"Id": str(n)} | body)
+        group, body = (None, message) if isinstance(message, str) else message
+        entries.append({"Id": str(n), "MessageBody": body} | ({"MessageGroupId": group} if group else {}))
     answer = client("sqs").send_message_batch(QueueUrl=queue, Entries=entries)
     if answer.get("Failed"):
         sys.exit(f"not sent: {answer['Failed']}")
