@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -57,13 +58,69 @@ struct Fields {
     #[serde(default, deserialize_with = "present")]
     seq: Option<Value>,
     #[serde(default, deserialize_with = "present")]
-    data: Option<Value>,
+    data: Option<IgnoredAny>,
     #[serde(default, deserialize_with = "present")]
     timestamp: Option<Value>,
 }
 
-fn present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(field).map(Some)
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(field).map(Some)
+}
+
+/// JSON that was read to its last digit, and not kept: building the tree would cost more than reading it.
+struct Walked {
+    is_object: bool,
+}
+
+impl<'de> Deserialize<'de> for Walked {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Walked, D::Error> {
+        struct Walk;
+        const LEAF: Walked = Walked { is_object: false };
+
+        impl<'de> Visitor<'de> for Walk {
+            type Value = Walked;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("JSON")
+            }
+
+            fn visit_unit<E>(self) -> Result<Walked, E> {
+                Ok(LEAF)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Walked, E> {
+                Ok(LEAF)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Walked, E> {
+                Ok(LEAF)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Walked, E> {
+                Ok(LEAF)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Walked, E> {
+                Ok(LEAF)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Walked, E> {
+                Ok(LEAF)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Walked, A::Error> {
+                while items.next_element::<Walked>()?.is_some() {}
+                Ok(LEAF)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Walked, A::Error> {
+                while fields.next_entry::<Walked, Walked>()?.is_some() {}
+                Ok(Walked { is_object: true })
+            }
+        }
+
+        json.deserialize_any(Walk)
+    }
 }
 
 impl Event {
@@ -86,7 +143,7 @@ impl Event {
         // Twice: first as a whole, because what is nested too deeply, or holds half a surrogate pair, some later
         // reader (Redis' own among them) would stumble over. Then by field, which finds those that are there twice.
         match serde_json::from_str(&text) {
-            Ok(Value::Object(_)) => {}
+            Ok(Walked { is_object: true }) => {}
             Ok(_) => return Err(Malformed(vec!["the event is not a JSON object"])),
             Err(_) => return Err(Malformed(vec!["the event is not JSON"])),
         }

@@ -1,6 +1,6 @@
 //! An entry: a JSON object with a `交易ID`, kept as it was written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -68,17 +68,9 @@ impl Entry {
     ///
     /// Of a name that is there twice the last one counts, as it does to nearly every other reader.
     pub fn read(text: &str) -> Option<Entry> {
-        let Object(all) = serde_json::from_str(text).ok()?;
-        let mut fields: Vec<(String, String)> = Vec::with_capacity(all.len());
-        let mut places = HashMap::new();
-        for (name, json) in all {
-            match places.get(&name) {
-                Some(place) => fields[*place] = (name, json),
-                None => {
-                    places.insert(name.clone(), fields.len());
-                    fields.push((name, json));
-                }
-            }
+        let Object(mut fields) = serde_json::from_str(text).ok()?;
+        if has_a_name_twice(&fields) {
+            fields = last_of_each(fields);
         }
         Some(Entry { id: id_of(&fields)?, fields })
     }
@@ -116,10 +108,47 @@ impl Entry {
 
     /// The JSON that is stored.
     pub fn to_json(&self) -> String {
-        let fields: Vec<String> =
-            self.fields.iter().map(|(name, json)| format!("{}:{json}", Value::from(name.as_str()))).collect();
-        format!("{{{}}}", fields.join(","))
+        let size: usize = self.fields.iter().map(|(name, json)| name.len() + json.len() + 4).sum();
+        let mut text = String::with_capacity(size + 2);
+        text.push('{');
+        for (n, (name, json)) in self.fields.iter().enumerate() {
+            text.push_str(if n == 0 { "" } else { "," });
+            match name.bytes().any(|b| b < b' ' || b == b'"' || b == b'\\') {
+                true => text.push_str(&Value::from(name.as_str()).to_string()),
+                false => text.extend(["\"", name, "\""]),
+            }
+            text.extend([":", json]);
+        }
+        text.push('}');
+        text
     }
+}
+
+/// To look through a handful of names costs less than to hash them; through thousands it does not.
+const FEW: usize = 32;
+
+fn has_a_name_twice(fields: &[(String, String)]) -> bool {
+    if fields.len() > FEW {
+        let mut seen = HashSet::new();
+        return fields.iter().any(|(name, _)| !seen.insert(name));
+    }
+    fields.iter().enumerate().any(|(n, (name, _))| fields[..n].iter().any(|(other, _)| other == name))
+}
+
+/// Every name once, where it was first, with what it was last.
+fn last_of_each(all: Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut fields: Vec<(String, String)> = Vec::with_capacity(all.len());
+    let mut places = HashMap::new();
+    for (name, json) in all {
+        match places.get(&name) {
+            Some(place) => fields[*place] = (name, json),
+            None => {
+                places.insert(name.clone(), fields.len());
+                fields.push((name, json));
+            }
+        }
+    }
+    fields
 }
 
 fn id_of(fields: &[(String, String)]) -> Option<String> {
@@ -221,6 +250,23 @@ mod tests {
         assert_eq!(entry.get(Field::Amount).unwrap(), "100.10");
         assert_eq!(entry.get(Field::Item).unwrap(), "午餐");
         assert_eq!(Entry::read(LUNCH), Some(entry));
+    }
+
+    #[test]
+    fn a_name_that_needs_escapes_is_kept_with_them() {
+        let body = LUNCH.replace('}', r#","a\"b\\c\nd":1}"#);
+        assert_eq!(Entry::from_body(body.as_bytes()).unwrap().to_json(), body);
+    }
+
+    #[test]
+    fn of_a_name_that_is_stored_twice_the_last_counts() {
+        for others in [0, 100] {
+            let others: String = (0..others).map(|n| format!(r#","f{n}":{n}"#)).collect();
+            let text = format!(r#"{{"交易ID":"x","品項":"早"{others},"品項":"晚"}}"#);
+            let entry = Entry::read(&text).unwrap();
+            assert_eq!(entry.get(Field::Item).unwrap(), "晚");
+            assert_eq!(entry.to_json(), format!(r#"{{"交易ID":"x","品項":"晚"{others}}}"#));
+        }
     }
 
     #[test]

@@ -71,7 +71,9 @@ pub async fn next(
     attempt: &Attempt,
     refusal: &[Mismatch],
 ) -> Result<Step, Failure> {
-    if !refusal.is_empty() && attempt.steps() <= GIVES_WAY {
+    // A first step that was only a guess has lost to nobody.
+    let guessed = attempt.steps() == 1 && !attempt.reads_first();
+    if !refusal.is_empty() && !guessed && attempt.steps() <= GIVES_WAY {
         let mut byte = [0u8; 1];
         // Without randomness all wait alike, which is slower and not wrong.
         let _ = getrandom::fill(&mut byte);

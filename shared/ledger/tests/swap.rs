@@ -247,3 +247,14 @@ fn only_plain_user_ids_have_a_place() {
     }
     assert!(!format!("{:?}", slot()).contains("U123"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_entry_over_an_old_one_waits_for_nobody() {
+    let store = memory(LUNCH).await;
+    let start = tokio::time::Instant::now();
+    let put = Change::Put(Entry::read(DINNER).unwrap());
+    let (done, calls) = through(&store, vec![], once(put)).await;
+    assert_eq!(done.unwrap().entry().unwrap().to_json(), DINNER);
+    // The guess that nothing is there, and the swap. Nobody else was about, so there is nobody to give way to.
+    assert_eq!((calls, start.elapsed()), (2, Duration::ZERO));
+}
