@@ -1,6 +1,5 @@
 //! The one write: a [`Batch`] of changes, each under an expectation about what is there now.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
@@ -232,9 +231,12 @@ impl Batch {
             )));
         }
         let appends = self.writes.iter().filter(|w| matches!(w, Write::Append { .. })).count();
-        let mut names = HashSet::new();
-        for write in &self.writes {
-            if write.name().is_some_and(|name| !names.insert(name)) {
+        for (n, write) in self.writes.iter().enumerate() {
+            // A batch is short: looking through what came before costs less than a set of it.
+            if write
+                .name()
+                .is_some_and(|name| self.writes[..n].iter().any(|other| other.name() == Some(name)))
+            {
                 return Err(Error::rejected("a batch names each key and log once"));
             }
             match write {

@@ -74,8 +74,18 @@ pub(super) fn result(owner: &str, fingerprint: Option<&str>, outcome: &Outcome) 
 }
 
 fn signature(owner: &str, fingerprint: Option<&str>) -> String {
-    let fingerprint = fingerprint.map(|fp| format!(r#","fp":{}"#, Value::from(fp))).unwrap_or_default();
-    format!(r#""owner":{}{fingerprint}"#, Value::from(owner))
+    match fingerprint {
+        None => [r#""owner":"#, &quoted(owner)].concat(),
+        Some(fingerprint) => [r#""owner":"#, &quoted(owner), r#","fp":"#, &quoted(fingerprint)].concat(),
+    }
+}
+
+/// The text as JSON. What we make up ourselves is hexadecimal and needs no escapes; a record found may hold anything.
+fn quoted(text: &str) -> String {
+    match text.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        true => [r#"""#, text, r#"""#].concat(),
+        false => Value::from(text).to_string(),
+    }
 }
 
 /// The record that `text` is. What it does not know it ignores: a newer version may have written it.

@@ -5,6 +5,8 @@ mod encode;
 mod resp;
 #[cfg(feature = "upstash")]
 mod rest;
+#[cfg(feature = "redis")]
+mod wire;
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,18 +1,22 @@
-//! The Redis protocol, over the `redis` crate: one multiplexed connection, made when it is first needed and again
-//! when it broke.
+//! The Redis protocol: one connection, made when it is first needed and again when it broke. URLs and subscriptions, which
+//! need a connection each, are the `redis` crate's; commands go over a [`Wire`], because the crate's own connection lives in
+//! a task in the background, which costs a caller on Lambda more than the round trip leaves room for.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryFutureExt};
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, Value};
+use redis::{Client, ConnectionAddr, ErrorKind, RedisError};
+use rustls::pki_types::{ServerName, TrustAnchor};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
 
-use super::encode::{Command, Reply, ServerError};
+use super::encode::{Command, Reply};
+use super::wire::{Broken, Wire};
 use super::{Failure, Scripted, Transport};
 use crate::config::Secret;
 use crate::{BoxStream, Error};
@@ -20,14 +24,9 @@ use crate::{BoxStream, Error};
 /// A Redis server.
 pub struct Resp {
     client: Client,
-    connection: Mutex<Slot>,
-}
-
-/// The connection that is in use, numbered, so that whoever finds it broken removes that one and no later one.
-#[derive(Default)]
-struct Slot {
-    number: u64,
-    connection: Option<MultiplexedConnection>,
+    /// Built for the first connection that needs it: a function that starts must not wait for it.
+    tls: OnceLock<TlsConnector>,
+    connection: Mutex<Option<Arc<Wire>>>,
 }
 
 impl fmt::Debug for Resp {
@@ -41,40 +40,97 @@ impl Scripted<Resp> {
     pub fn new(url: &Secret, limit: Duration) -> Result<Scripted<Resp>, Error> {
         // The crate's TLS asks for the process's provider. Somebody else having set one is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // Small commands one after the other: none is to wait for the reply to the one before.
-        let tcp = TcpSettings::default().set_nodelay(true);
-        let client = url
-            .reveal()
-            .into_connection_info()
-            .and_then(|server| Client::open(server.set_tcp_settings(tcp)))
-            .map_err(|_| Error::rejected("not a redis:// or rediss:// URL"))?;
-        Ok(Scripted::over(Resp { client, connection: Mutex::default() }, limit))
+        Ok(Scripted::over(Resp::new(url)?, limit))
     }
 }
 
 impl Resp {
-    async fn connection(&self) -> Result<(u64, MultiplexedConnection), Error> {
-        let mut slot = self.connection.lock().await;
-        if let Some(connection) = &slot.connection {
-            return Ok((slot.number, connection.clone()));
+    fn new(url: &Secret) -> Result<Resp, Error> {
+        let client =
+            Client::open(url.reveal()).map_err(|_| Error::rejected("not a redis:// or rediss:// URL"))?;
+        if matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+            return Err(Error::rejected("a rediss:// URL with #insecure, which would trust anybody"));
         }
-        // The caller's deadline bounds both; the crate's own limits would only cut it short.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-        let connection =
-            self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(not_connected)?;
-        slot.number += 1;
-        slot.connection = Some(connection.clone());
-        Ok((slot.number, connection))
+        Ok(Resp { client, tls: OnceLock::new(), connection: Mutex::default() })
+    }
+
+    async fn connection(&self) -> Result<Arc<Wire>, Error> {
+        let mut slot = self.connection.lock().await;
+        if let Some(wire) = slot.as_ref().filter(|wire| wire.is_open()) {
+            return Ok(Arc::clone(wire));
+        }
+        let wire = Arc::new(self.connect().await?);
+        *slot = Some(Arc::clone(&wire));
+        Ok(wire)
+    }
+
+    async fn connect(&self) -> Result<Wire, Error> {
+        let server = self.client.get_connection_info();
+        let (host, port, tls) = match server.addr() {
+            ConnectionAddr::Tcp(host, port) => (host, *port, false),
+            ConnectionAddr::TcpTls { host, port, .. } => (host, *port, true),
+            _ => return Err(Error::rejected("not a redis:// or rediss:// URL")),
+        };
+        let no_connection = |_| Error::not_sent("no connection");
+        let stream = TcpStream::connect((host.as_str(), port)).await.map_err(no_connection)?;
+        // Small commands one after the other: none is to wait for the reply to the one before.
+        stream.set_nodelay(true).map_err(no_connection)?;
+        let wire = if tls {
+            let name =
+                ServerName::try_from(host.clone()).map_err(|_| Error::rejected("not a server's name"))?;
+            let secure = self.tls()?.connect(name, stream).await;
+            Wire::new(Box::new(secure.map_err(|_| Error::not_sent("no TLS connection"))?))
+        } else {
+            Wire::new(Box::new(stream))
+        };
+
+        let (settings, db) = (server.redis_settings(), server.redis_settings().db().to_string());
+        let login = match (settings.username(), settings.password()) {
+            (Some(user), Some(password)) => Some(Command::of(["AUTH", user, password])),
+            (None, Some(password)) => Some(Command::of(["AUTH", password])),
+            (_, None) => None,
+        };
+        let select = (db != "0").then(|| Command::of(["SELECT", &db]));
+        for (command, refusal) in [
+            (login, "the server refuses the user or password of the URL"),
+            (select, "the server refuses the database of the URL"),
+        ] {
+            let Some(command) = command else { continue };
+            let replies = wire.request(&[command]).await;
+            match replies.as_deref() {
+                Ok([Reply::Error(_)]) => return Err(Error::rejected(refusal)),
+                Ok(_) => {}
+                Err(Broken) => return Err(Error::not_sent("no connection")),
+            }
+        }
+        Ok(wire)
+    }
+
+    fn tls(&self) -> Result<&TlsConnector, Error> {
+        match self.tls.get() {
+            Some(tls) => Ok(tls),
+            None => trusting(webpki_roots::TLS_SERVER_ROOTS.to_vec()).map(|tls| self.tls.get_or_init(|| tls)),
+        }
     }
 
     /// Whoever holds the slot for longer is replacing the connection already, and may take more time than is left.
-    async fn drop_connection(&self, number: u64) {
+    async fn drop_connection(&self, wire: &Arc<Wire>) {
         if let Ok(mut slot) = timeout(Duration::from_millis(20), self.connection.lock()).await
-            && slot.number == number
+            && slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, wire))
         {
-            slot.connection = None;
+            *slot = None;
         }
     }
+}
+
+/// TLS as the HTTP client has it: ring, and no roots but those compiled in.
+fn trusting(roots: Vec<TrustAnchor<'static>>) -> Result<TlsConnector, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|_| Error::rejected("no version of TLS"))?;
+    let roots = rustls::RootCertStore { roots };
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()).into())
 }
 
 #[async_trait]
@@ -83,34 +139,26 @@ impl Transport for Resp {
     const SCRIPT_HEAD: &'static str = "";
 
     async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure> {
-        let mut pipeline = redis::Pipeline::with_capacity(commands.len());
-        for command in commands {
-            let mut parts = command.parts().iter();
-            let mut cmd = redis::cmd(parts.next().map_or("", |name| name));
-            for part in parts {
-                cmd.arg(part.as_bytes());
-            }
-            pipeline.add_command(cmd);
-        }
-        let (number, mut connection) = match timeout_at(deadline, self.connection()).await {
-            Ok(connection) => connection.map_err(Failure::Final)?,
-            Err(_) => return Err(Failure::Final(Error::not_sent("no connection in time"))),
+        let mut used = None;
+        let exchange = async {
+            let wire = self.connection().await.map_err(Failure::Final)?;
+            let wire = used.insert(wire);
+            wire.request(commands).await.map_err(|Broken| Failure::Interrupted)
         };
-        let sent = connection.send_packed_commands(&pipeline, 0, commands.len());
-        match timeout_at(deadline, sent).await {
-            // One that cannot be read is one command's trouble: the others were carried out.
-            Ok(Ok(values)) => Ok(values
-                .into_iter()
-                .map(|value| reply(value).unwrap_or_else(|error| Reply::Error(error.into())))
-                .collect()),
-            Ok(Err(_)) => {
-                self.drop_connection(number).await;
-                Err(Failure::Interrupted)
-            }
+        let sent = timeout_at(deadline, exchange).await;
+        match (sent, used) {
+            (Ok(Ok(replies)), _) => Ok(replies),
+            (Err(_), None) => Err(Failure::Final(Error::not_sent("no connection in time"))),
             // A connection that is late may be one that will never answer again: the next call makes a new one.
-            Err(_) => {
-                self.drop_connection(number).await;
+            (Err(_), Some(wire)) => {
+                self.drop_connection(&wire).await;
                 Err(Failure::Final(Error::unknown("no answer in time")))
+            }
+            (Ok(Err(failure)), wire) => {
+                if let Some(wire) = wire {
+                    self.drop_connection(&wire).await;
+                }
+                Err(failure)
             }
         }
     }
@@ -140,21 +188,72 @@ fn not_connected(error: RedisError) -> Error {
     }
 }
 
-fn reply(value: Value) -> Result<Reply, Error> {
-    Ok(match value {
-        Value::Nil => Reply::Nil,
-        Value::Int(number) => Reply::Int(number),
-        Value::Okay => Reply::Text("OK".to_owned()),
-        Value::SimpleString(text) => Reply::Text(text),
-        Value::BulkString(bytes) => {
-            Reply::Text(String::from_utf8(bytes).map_err(|_| Error::decode("a value is not UTF-8 text"))?)
-        }
-        Value::Array(values) => Reply::List(values.into_iter().map(reply).collect::<Result<_, _>>()?),
-        Value::ServerError(error) => Reply::Error(ServerError::new(&format!(
-            "{} {}",
-            error.code(),
-            error.details().unwrap_or_default()
-        ))),
-        _ => return Err(Error::unknown("a reply of a kind that was not asked for")),
-    })
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "these are tests")]
+mod tests {
+    use super::*;
+    use crate::{Batch, Commit, Expect, Key, Store};
+    use onetap_servers::Redis;
+    use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+    use tokio::io::copy_bidirectional;
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    /// TLS in front of a Redis: where it listens, and what to trust.
+    async fn secured(redis: &Redis) -> (String, CertificateDer<'static>) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = made.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(made.key_pair.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key.into())
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("rediss://localhost:{}", listener.local_addr().unwrap().port());
+        let (acceptor, behind) = (TlsAcceptor::from(Arc::new(config)), redis.addr());
+        tokio::spawn(async move {
+            while let Ok((plain, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let Ok(mut secure) = acceptor.accept(plain).await else { return };
+                    let mut server = TcpStream::connect(behind).await.unwrap();
+                    let _ = copy_bidirectional(&mut secure, &mut server).await;
+                });
+            }
+        });
+        (url, certificate)
+    }
+
+    #[tokio::test]
+    async fn commands_go_through_tls_to_a_server_that_is_trusted_and_to_no_other() {
+        let redis = Redis::start().await;
+        let (url, certificate) = secured(&redis).await;
+        let (url, limit) = (Secret::new(url), Duration::from_secs(5));
+        let put = Batch::new().put(&Key::new("k").unwrap(), Expect::Absent, "v", Duration::from_secs(60));
+
+        let stranger = Scripted::over(Resp::new(&url).unwrap(), limit);
+        let refused = stranger.commit(&put).await.unwrap_err();
+        assert!(!refused.maybe_applied() && refused.to_string().contains("TLS"), "{refused}");
+
+        let friend = Resp::new(&url).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        assert!(friend.tls.set(trusting(roots.roots).unwrap()).is_ok());
+        let friend = Scripted::over(friend, limit);
+        assert!(matches!(friend.commit(&put).await.unwrap(), Commit::Applied(_)));
+        // More than a record of TLS holds, there and back.
+        let (key, long) = (Key::new("long").unwrap(), "x".repeat(300_000));
+        let put = Batch::new().put(&key, Expect::Absent, long.as_str(), Duration::from_secs(60));
+        assert!(matches!(friend.commit(&put).await.unwrap(), Commit::Applied(_)));
+        assert_eq!(friend.get(&key).await.unwrap(), Some(long));
+    }
+
+    #[test]
+    fn a_url_that_would_trust_anybody_is_refused() {
+        let refused = Resp::new(&Secret::new("rediss://host:6379/#insecure")).unwrap_err();
+        assert!(refused.to_string().contains("insecure"), "{refused}");
+    }
 }

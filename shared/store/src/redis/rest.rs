@@ -10,9 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, Uri, header};
 use onetap_http::{Client, Incoming};
-use serde_json::Value as Json;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, de};
 use tokio::time::Instant;
 
 use super::encode::{Command, Reply, ServerError};
@@ -29,6 +30,9 @@ const MAX_REPLY: usize = 64 << 20;
 pub struct Rest {
     client: Client,
     url: String,
+    /// For one command, and for several.
+    single: Uri,
+    pipeline: Uri,
     authorization: header::HeaderValue,
 }
 
@@ -45,17 +49,21 @@ impl Scripted<Rest> {
             .map_err(|_| Error::rejected("the token has characters that no header can carry"))?;
         authorization.set_sensitive(true);
         let url = url.trim_end_matches('/').to_owned();
-        url.parse::<http::Uri>().map_err(|_| Error::rejected("not an http:// or https:// URL"))?;
-        Ok(Scripted::over(Rest { client: Client::new(), url, authorization }, limit))
+        let (single, pipeline) = (address(&url, "/")?, address(&url, "/pipeline")?);
+        Ok(Scripted::over(Rest { client: Client::new(), url, single, pipeline, authorization }, limit))
     }
 }
 
+fn address(url: &str, path: &str) -> Result<Uri, Error> {
+    [url, path].concat().parse().map_err(|_| Error::rejected("not an http:// or https:// URL"))
+}
+
 impl Rest {
-    fn request(&self, path: &str, body: Vec<u8>) -> Result<Request<Bytes>, Error> {
+    fn request(&self, address: Uri, body: Vec<u8>) -> Result<Request<Bytes>, Error> {
         if body.len() > MAX_REQUEST {
             return Err(Error::TooLarge { size: body.len(), limit: MAX_REQUEST });
         }
-        Request::post(format!("{}{path}", self.url))
+        Request::post(address)
             .header(header::AUTHORIZATION, &self.authorization)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Bytes::from(body))
@@ -70,30 +78,28 @@ impl Transport for Rest {
     const SCRIPT_HEAD: &'static str = "#!lua flags=allow-key-locking\n";
 
     async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure> {
-        let (path, body) = match commands {
-            [command] => ("/", serde_json::to_vec(command.parts())),
-            _ => ("/pipeline", serde_json::to_vec(&commands.iter().map(Command::parts).collect::<Vec<_>>())),
+        let (address, body) = match commands {
+            [command] => (&self.single, serde_json::to_vec(command.parts())),
+            _ => {
+                let commands: Vec<_> = commands.iter().map(Command::parts).collect();
+                (&self.pipeline, serde_json::to_vec(&commands))
+            }
         };
         let body = body.map_err(|_| Failure::Final(Error::rejected("not JSON")))?;
-        let request = self.request(path, body).map_err(Failure::Final)?;
+        let request = self.request(address.clone(), body).map_err(Failure::Final)?;
         let response = self.client.send(request, deadline, MAX_REPLY).await.map_err(failure)?;
-        let status = response.status();
-        let body: Json = match serde_json::from_slice(response.body()) {
-            Ok(body) => body,
-            Err(_) => return Err(Failure::Final(unexpected(status))),
-        };
-        match body {
-            Json::Array(items) if commands.len() > 1 && status.is_success() => items
-                .into_iter()
-                .map(|item| reply(item, status))
-                .collect::<Result<_, _>>()
-                .map_err(Failure::Final),
-            body => match reply(body, status) {
-                Ok(one) if commands.len() == 1 => Ok(vec![one]),
-                Ok(Reply::Error(error)) => Err(Failure::Final(error.into())),
-                Ok(_) => Err(Failure::Final(unexpected(status))),
-                Err(error) => Err(Failure::Final(error)),
-            },
+        let (status, body) = (response.status(), response.body());
+        if commands.len() > 1
+            && status.is_success()
+            && let Ok(answers) = serde_json::from_slice::<Vec<Answer>>(body)
+        {
+            let replies = answers.into_iter().map(|answer| answer.reply(status));
+            return replies.collect::<Result<_, _>>().map_err(Failure::Final);
+        }
+        match Answer::read(body, status).map_err(Failure::Final)? {
+            one if commands.len() == 1 => Ok(vec![one]),
+            Reply::Error(error) => Err(Failure::Final(error.into())),
+            _ => Err(Failure::Final(unexpected(status))),
         }
     }
 
@@ -102,7 +108,8 @@ impl Transport for Rest {
         channel: &str,
         deadline: Instant,
     ) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        let mut request = self.request(&format!("/subscribe/{}", escaped(channel)), Vec::new())?;
+        let address = address(&self.url, &format!("/subscribe/{}", escaped(channel)))?;
+        let mut request = self.request(address, Vec::new())?;
         request.headers_mut().insert(header::ACCEPT, header::HeaderValue::from_static("text/event-stream"));
         let response =
             self.client.open(request, deadline).await.map_err(|error| Error::from(failure(error)))?;
@@ -132,26 +139,72 @@ impl Transport for Rest {
 }
 
 /// `{"result": …}` or `{"error": "CODE …"}`; everything else is not Upstash speaking.
-fn reply(body: Json, status: StatusCode) -> Result<Reply, Error> {
-    let Json::Object(mut body) = body else {
-        return Err(unexpected(status));
-    };
-    let known = matches!(status, StatusCode::OK | StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
-    match (body.remove("result"), body.remove("error")) {
-        (_, Some(Json::String(error))) if known => Ok(Reply::Error(ServerError::new(&error))),
-        (Some(result), None) if status == StatusCode::OK => value(result).ok_or_else(|| unexpected(status)),
-        _ => Err(unexpected(status)),
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default, deserialize_with = "present")]
+    result: Option<Reply>,
+    error: Option<String>,
+}
+
+/// `null` is a result too.
+fn present<'de, D: Deserializer<'de>>(result: D) -> Result<Option<Reply>, D::Error> {
+    Reply::deserialize(result).map(Some)
+}
+
+impl Answer {
+    fn read(body: &[u8], status: StatusCode) -> Result<Reply, Error> {
+        serde_json::from_slice::<Answer>(body).map_err(|_| unexpected(status))?.reply(status)
+    }
+
+    fn reply(self, status: StatusCode) -> Result<Reply, Error> {
+        let known = matches!(status, StatusCode::OK | StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
+        match (self.result, self.error) {
+            (_, Some(error)) if known => Ok(Reply::Error(ServerError::new(&error))),
+            (Some(reply), None) if status == StatusCode::OK => Ok(reply),
+            _ => Err(unexpected(status)),
+        }
     }
 }
 
-fn value(json: Json) -> Option<Reply> {
-    Some(match json {
-        Json::Null => Reply::Nil,
-        Json::String(text) => Reply::Text(text),
-        Json::Number(number) => Reply::Int(number.as_i64()?),
-        Json::Array(items) => Reply::List(items.into_iter().map(value).collect::<Option<_>>()?),
-        Json::Bool(_) | Json::Object(_) => return None,
-    })
+/// Straight from the bytes: a tree of JSON in between costs as much as the rest of the reading.
+impl<'de> Deserialize<'de> for Reply {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Reply, D::Error> {
+        struct AsReply;
+
+        impl<'de> Visitor<'de> for AsReply {
+            type Value = Reply;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("null, a number, a text or a list of those")
+            }
+
+            fn visit_unit<E>(self) -> Result<Reply, E> {
+                Ok(Reply::Nil)
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Reply, E> {
+                Ok(Reply::Int(number))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Reply, E> {
+                i64::try_from(number).map(Reply::Int).map_err(E::custom)
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Reply, E> {
+                Ok(Reply::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Reply, A::Error> {
+                let mut replies = Vec::new();
+                while let Some(reply) = items.next_element()? {
+                    replies.push(reply);
+                }
+                Ok(Reply::List(replies))
+            }
+        }
+
+        json.deserialize_any(AsReply)
+    }
 }
 
 fn unexpected(status: StatusCode) -> Error {
@@ -171,8 +224,8 @@ async fn refused(response: Response<Incoming>, deadline: Instant) -> Error {
     let status = response.status();
     let mut lines = Lines { body: response.into_body(), buffer: Vec::new() };
     let text = tokio::time::timeout_at(deadline, lines.next()).await.ok().flatten().unwrap_or_default();
-    match serde_json::from_slice(&text).map(|body| reply(body, status)) {
-        Ok(Ok(Reply::Error(error))) => error.into(),
+    match Answer::read(&text, status) {
+        Ok(Reply::Error(error)) => error.into(),
         _ => unexpected(status),
     }
 }

@@ -1,0 +1,507 @@
+//! One connection that many speak over: requests go out in the order in which they come, and so do the replies come back.
+//!
+//! No task works in the background, where Lambda would freeze it. Whoever waits for a reply writes and reads for all, and
+//! wakes another who still waits when leaving. A lone caller thus costs a write, a wait and a read, and nothing else.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::encode::{Command, Reply, ServerError};
+use crate::Error;
+
+/// What a connection reads at a time, and keeps when it is idle.
+const BUFFER: usize = 16 * 1024;
+
+/// No reply that we ask for is nested deeper than a list of records with their fields.
+const DEEPEST: usize = 8;
+
+/// A line that does not end is none of Redis's.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// No text of Redis is longer: what says so is no Redis.
+const LONGEST: i64 = 512 << 20;
+
+/// Plain, or within TLS.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// The connection broke: what was on its way may or may not have arrived.
+#[derive(Debug)]
+pub(super) struct Broken;
+
+/// One connection.
+pub(super) struct Wire(Mutex<State>);
+
+struct State {
+    stream: Box<dyn Stream>,
+    /// What is still to be written.
+    out: Vec<u8>,
+    written: usize,
+    /// How much was ever handed to `out`, and how much of that was written.
+    queued: u64,
+    sent: u64,
+    /// What was read and is no whole reply yet.
+    input: Vec<u8>,
+    filled: usize,
+    /// Everybody who waits, in the order of the replies; the number of the first, and how many have theirs already.
+    waiting: VecDeque<Waiting>,
+    first: u64,
+    answered: usize,
+    broken: bool,
+}
+
+struct Waiting {
+    wanted: usize,
+    replies: Vec<Reply>,
+    waker: Option<Waker>,
+    /// Nobody will fetch it any more.
+    gone: bool,
+}
+
+impl Wire {
+    pub(super) fn new(stream: Box<dyn Stream>) -> Wire {
+        Wire(Mutex::new(State {
+            stream,
+            out: Vec::new(),
+            written: 0,
+            queued: 0,
+            sent: 0,
+            input: vec![0; BUFFER],
+            filled: 0,
+            waiting: VecDeque::new(),
+            first: 0,
+            answered: 0,
+            broken: false,
+        }))
+    }
+
+    /// Whether it is worth sending something: an idle connection that has something to say was closed by the other side.
+    pub(super) fn is_open(&self) -> bool {
+        let mut state = self.state();
+        if state.waiting.is_empty() && !state.broken {
+            let mut byte = [0];
+            let mut context = Context::from_waker(Waker::noop());
+            state.broken =
+                Pin::new(&mut state.stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_ready();
+        }
+        !state.broken
+    }
+
+    /// Sends commands; the answer is a reply for each.
+    pub(super) fn request(&self, commands: &[Command<'_>]) -> Request<'_> {
+        let mut state = self.state();
+        let before = state.out.len();
+        for command in commands {
+            encode(command, &mut state.out);
+        }
+        state.queued += (state.out.len() - before) as u64;
+        let end = state.queued;
+        let alone = state.waiting.len() == state.answered;
+        let number = state.first + state.waiting.len() as u64;
+        let replies = Vec::with_capacity(commands.len());
+        state.waiting.push_back(Waiting { wanted: commands.len(), replies, waker: None, gone: false });
+        Request { wire: self, number, end, waits_for_others: !alone }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request on its way.
+#[must_use]
+pub(super) struct Request<'a> {
+    wire: &'a Wire,
+    number: u64,
+    /// Where it ends in all that was ever queued.
+    end: u64,
+    waits_for_others: bool,
+}
+
+impl Future for Request<'_> {
+    type Output = Result<Vec<Reply>, Broken>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Where several send at once, one turn's wait puts what all of them say into one write.
+        if std::mem::take(&mut self.waits_for_others) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut state = self.wire.state();
+        let place = state.place(self.number);
+        if place >= state.answered && !state.broken {
+            state.work(context, place);
+        }
+        if place < state.answered {
+            return Poll::Ready(Ok(std::mem::take(&mut state.waiting[place].replies)));
+        }
+        if state.broken {
+            return Poll::Ready(Err(Broken));
+        }
+        match &mut state.waiting[place].waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+/// Whoever leaves, with a reply or without, hands on the reading.
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let mut state = self.wire.state();
+        let place = state.place(self.number);
+        state.waiting[place].gone = true;
+        // What was given up before it was sent must not be sent later, when nobody expects it any more.
+        if state.sent < self.end {
+            state.give_up();
+        }
+        while state.answered > 0 && state.waiting.front().is_some_and(|first| first.gone) {
+            state.waiting.pop_front();
+            state.first += 1;
+            state.answered -= 1;
+        }
+        let answered = state.answered;
+        let next = state.waiting.iter_mut().skip(answered).find(|other| !other.gone);
+        if let Some(waker) = next.and_then(|other| other.waker.take()) {
+            waker.wake();
+        }
+    }
+}
+
+impl State {
+    fn place(&self, number: u64) -> usize {
+        // Nobody leaves the queue before being dropped.
+        usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX)
+    }
+
+    /// Writes and reads as far as it goes, or until the reply for `place` is there.
+    fn work(&mut self, context: &mut Context<'_>, place: usize) {
+        if self.write(context).and_then(|()| self.read(context, place)).is_err() {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.broken = true;
+        self.waiting.iter_mut().filter_map(|waiting| waiting.waker.take()).for_each(Waker::wake);
+    }
+
+    fn write(&mut self, context: &mut Context<'_>) -> Result<(), Broken> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        while self.written < self.out.len() {
+            match Pin::new(&mut self.stream).poll_write(context, &self.out[self.written..]) {
+                Poll::Ready(Ok(n @ 1..)) => {
+                    self.written += n;
+                    self.sent += n as u64;
+                }
+                Poll::Ready(_) => return Err(Broken),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(Ok(())) => {
+                self.out.clear();
+                self.out.shrink_to(BUFFER);
+                self.written = 0;
+                Ok(())
+            }
+            Poll::Ready(Err(_)) => Err(Broken),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    fn read(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), Broken> {
+        while place >= self.answered {
+            if self.filled == self.input.len() {
+                self.input.resize(self.filled * 2, 0);
+            }
+            let mut buffer = ReadBuf::new(&mut self.input[self.filled..]);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => self.filled += buffer.filled().len(),
+                Poll::Ready(_) => return Err(Broken),
+                Poll::Pending => return Ok(()),
+            }
+            self.hand_out()?;
+        }
+        Ok(())
+    }
+
+    /// Gives every whole reply to the one whose turn it is.
+    fn hand_out(&mut self) -> Result<(), Broken> {
+        let mut from = 0;
+        while let Some(end) = end_of(&self.input[from..self.filled], 0, 0)? {
+            let (reply, _) = decode(&self.input[from..from + end]).ok_or(Broken)?;
+            from += end;
+            // A reply that nobody asked for.
+            let waiting = self.waiting.get_mut(self.answered).ok_or(Broken)?;
+            waiting.replies.push(reply);
+            if waiting.replies.len() == waiting.wanted {
+                self.answered += 1;
+                if let Some(waker) = waiting.waker.take() {
+                    waker.wake();
+                }
+            }
+        }
+        self.input.copy_within(from..self.filled, 0);
+        self.filled -= from;
+        if self.filled == 0 && self.input.len() > 4 * BUFFER {
+            self.input = vec![0; BUFFER];
+        }
+        Ok(())
+    }
+}
+
+/// `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`
+fn encode(command: &Command<'_>, out: &mut Vec<u8>) {
+    let parts = command.parts();
+    head(b'*', parts.len(), out);
+    for part in parts {
+        head(b'$', part.len(), out);
+        out.extend_from_slice(part.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
+    let (mut digits, mut at, mut rest) = ([0; 20], 20, number);
+    while rest > 0 || at == 20 {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    out.push(kind);
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Where the value at `at` ends, if it is all there. Looks at no byte of a text, so that a long reply that comes in many
+/// pieces costs no more than its pieces.
+fn end_of(input: &[u8], at: usize, depth: usize) -> Result<Option<usize>, Broken> {
+    let Some((kind, number, after)) = line(input, at)? else { return Ok(None) };
+    match (kind, number) {
+        (b'+' | b'-' | b':', _) | (b'$' | b'*', ..0) => Ok(Some(after)),
+        (b'$', length @ ..=LONGEST) => {
+            let end = after + usize::try_from(length).map_err(|_| Broken)? + 2;
+            Ok((end <= input.len()).then_some(end))
+        }
+        (b'*', count) if depth < DEEPEST => {
+            let mut at = after;
+            for _ in 0..count {
+                match end_of(input, at, depth + 1)? {
+                    Some(end) => at = end,
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(at))
+        }
+        _ => Err(Broken),
+    }
+}
+
+/// The kind of the value at `at`, its number where it has one, and where its first line ends.
+fn line(input: &[u8], at: usize) -> Result<Option<(u8, i64, usize)>, Broken> {
+    let rest = input.get(at..).unwrap_or_default();
+    let Some(length) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\r') else {
+        return if rest.len() < LONGEST_LINE { Ok(None) } else { Err(Broken) };
+    };
+    let Some(kind) = rest.first().copied().filter(|_| length + 2 <= rest.len()) else { return Ok(None) };
+    let number = match kind {
+        b'$' | b'*' | b':' => {
+            str::from_utf8(&rest[1..length]).ok().and_then(|text| text.parse().ok()).ok_or(Broken)?
+        }
+        _ => 0,
+    };
+    Ok(Some((kind, number, at + length + 2)))
+}
+
+/// The value that `input` begins with, which is whole, and where it ends.
+fn decode(input: &[u8]) -> Option<(Reply, usize)> {
+    let (kind, number, after) = line(input, 0).ok()??;
+    let first_line = || String::from_utf8_lossy(&input[1..after - 2]).into_owned();
+    Some(match (kind, number) {
+        (b'+', _) => (Reply::Text(first_line()), after),
+        (b'-', _) => (Reply::Error(ServerError::new(&first_line())), after),
+        (b':', number) => (Reply::Int(number), after),
+        (_, ..0) => (Reply::Nil, after),
+        (b'$', length) => {
+            let end = after + usize::try_from(length).ok()?;
+            let reply = match str::from_utf8(input.get(after..end)?) {
+                Ok(text) => Reply::Text(text.to_owned()),
+                // One that cannot be read is one command's trouble: the others were carried out.
+                Err(_) => Reply::Error(Error::decode("a value is not UTF-8 text").into()),
+            };
+            (reply, end + 2)
+        }
+        (_, count) => {
+            let mut at = after;
+            let mut replies = Vec::new();
+            for _ in 0..count {
+                let (reply, end) = decode(input.get(at..)?)?;
+                replies.push(reply);
+                at += end;
+            }
+            (Reply::List(replies), at)
+        }
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::{sleep, timeout};
+
+    fn wire(size: usize) -> (Arc<Wire>, DuplexStream) {
+        let (ours, theirs) = duplex(size);
+        (Arc::new(Wire::new(Box::new(ours))), theirs)
+    }
+
+    async fn get(wire: &Wire, key: &str) -> Result<Option<String>, Broken> {
+        let replies = wire.request(&[Command::of(["GET", key])]).await?;
+        Ok(replies.into_iter().next().unwrap().text_or_nil().unwrap())
+    }
+
+    /// Answers every GET with its key, byte by byte.
+    async fn echo(mut server: DuplexStream) {
+        let mut read = Vec::new();
+        loop {
+            while let Some(end) = end_of(&read, 0, 0).unwrap() {
+                let Some((Reply::List(parts), _)) = decode(&read[..end]) else { panic!() };
+                let Some(Reply::Text(key)) = parts.into_iter().nth(1) else { panic!() };
+                read.drain(..end);
+                for byte in format!("${}\r\n{key}\r\n", key.len()).bytes() {
+                    server.write_all(&[byte]).await.unwrap();
+                }
+            }
+            if server.read_buf(&mut read).await.unwrap_or_default() == 0 {
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn each_of_many_gets_its_own_reply() {
+        let (wire, server) = wire(64);
+        tokio::spawn(echo(server));
+        let callers: Vec<_> = (0..200)
+            .map(|n| {
+                let wire = Arc::clone(&wire);
+                tokio::spawn(async move {
+                    for m in 0..20 {
+                        let key = format!("key-{n}-{m}");
+                        assert_eq!(get(&wire, &key).await.unwrap().as_deref(), Some(key.as_str()));
+                    }
+                })
+            })
+            .collect();
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        assert!(wire.state().waiting.is_empty() && wire.state().filled == 0);
+    }
+
+    #[tokio::test]
+    async fn who_leaves_before_the_reply_leaves_the_others_theirs() {
+        let (wire, mut server) = wire(4096);
+        // The first reads for all, and is the one who leaves.
+        let other = tokio::spawn({
+            let wire = Arc::clone(&wire);
+            async move { get(&wire, "other").await.unwrap() }
+        });
+        tokio::task::yield_now().await;
+        assert!(timeout(Duration::from_millis(20), get(&wire, "leaver")).await.is_err());
+        assert!(!other.is_finished());
+        server.write_all(b"$1\r\nA\r\n$1\r\nB\r\n").await.unwrap();
+        assert_eq!(other.await.unwrap().as_deref(), Some("A"));
+        // Nor does the leaver's reply, which is still to be read, go to the next.
+        let next = tokio::spawn({
+            let wire = Arc::clone(&wire);
+            async move { get(&wire, "next").await.unwrap() }
+        });
+        sleep(Duration::from_millis(5)).await;
+        server.write_all(b"$1\r\nC\r\n").await.unwrap();
+        assert_eq!(next.await.unwrap().as_deref(), Some("C"));
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_before_it_was_sent_is_never_sent() {
+        let (wire, mut server) = wire(16);
+        // The pipe holds less than the command: half of it stays here.
+        assert!(timeout(Duration::from_millis(20), get(&wire, "a-key-that-does-not-fit")).await.is_err());
+        assert!(!wire.is_open());
+        assert!(get(&wire, "another").await.is_err());
+        drop(wire);
+        let mut all = Vec::new();
+        server.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all.len(), 16);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_breaks_everybody_and_is_no_longer_open() {
+        let (wire, server) = wire(4096);
+        assert!(wire.is_open());
+        let callers: Vec<_> = (0..3)
+            .map(|_| {
+                let wire = Arc::clone(&wire);
+                tokio::spawn(async move { get(&wire, "key").await.is_err() })
+            })
+            .collect();
+        sleep(Duration::from_millis(5)).await;
+        drop(server);
+        for caller in callers {
+            assert!(caller.await.unwrap());
+        }
+        assert!(!wire.is_open());
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_that_was_closed_is_seen_before_anything_is_sent() {
+        let (wire, server) = wire(4096);
+        drop(server);
+        assert!(!wire.is_open());
+    }
+
+    #[test]
+    fn a_reply_is_read_when_it_is_whole_and_not_before() {
+        for whole in [
+            "+OK\r\n",
+            "-ERR no\r\n",
+            ":-7\r\n",
+            "$-1\r\n",
+            "$0\r\n\r\n",
+            "*0\r\n",
+            "*2\r\n:1\r\n*1\r\n$2\r\nab\r\n",
+        ] {
+            let bytes = whole.as_bytes();
+            for part in 0..bytes.len() {
+                assert_eq!(end_of(&bytes[..part], 0, 0).unwrap(), None, "{whole} {part}");
+            }
+            assert_eq!(end_of(bytes, 0, 0).unwrap(), Some(bytes.len()), "{whole}");
+            assert_eq!(decode(bytes).unwrap().1, bytes.len(), "{whole}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_breaks_the_connection() {
+        for nonsense in [
+            "HTTP/1.1 400\r\n",
+            "$x\r\n",
+            "*-x\r\n",
+            "$9223372036854775807\r\n",
+            &"*1\r\n".repeat(20),
+            &"+".repeat(LONGEST_LINE),
+        ] {
+            assert!(end_of(nonsense.as_bytes(), 0, 0).is_err(), "{nonsense}");
+        }
+    }
+}
