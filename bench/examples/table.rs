@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use onetap_bench::Result;
 use onetap_bench::report::Report;
 use onetap_bench::rows::{Bench, Options, counts, scale, start, store, throughput, warm};
-use onetap_bench::{chart, report};
+use onetap_bench::{chart, summary};
 
 fn main() -> ExitCode {
     match run() {
@@ -25,6 +25,7 @@ fn run() -> Result<()> {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => options.quick = true,
+            "--redraw" => return redraw(),
             "--only" => options.only = Some(arguments.next().ok_or("--only needs a part of a row's name")?),
             other => return Err(format!("unknown argument {other}; see scripts/bench --help").into()),
         }
@@ -39,18 +40,39 @@ fn run() -> Result<()> {
     if rows.is_empty() {
         return Err("no row has such a name".into());
     }
-    let report: report::Report = Report { machine: machine(), quick: options.quick, seconds, rows };
+    let report = Report { machine: machine(), quick: options.quick, seconds, rows };
     print!("{}", report.table());
-    if options.only.is_none() {
-        let (results, picture) = match options.quick {
-            true => ("target/bench/results.json", "target/bench/bench.svg"),
-            false => ("bench/results.json", "docs/bench.svg"),
-        };
-        std::fs::write(results, serde_json::to_string_pretty(&report)? + "\n")?;
-        std::fs::write(picture, chart::draw(&report))?;
-        println!("written to {results} and {picture}");
+    match options {
+        Options { only: Some(_), .. } => Ok(()),
+        Options { quick: true, .. } => write(&report, "target/bench/results.json", "target/bench/bench.svg"),
+        Options { .. } => {
+            write(&report, RESULTS, PICTURE)?;
+            into_readme(&report)
+        }
     }
+}
+
+const RESULTS: &str = "bench/results.json";
+const PICTURE: &str = "docs/bench.svg";
+
+fn write(report: &Report, results: &str, picture: &str) -> Result<()> {
+    std::fs::write(results, serde_json::to_string_pretty(report)? + "\n")?;
+    std::fs::write(picture, chart::draw(report))?;
+    println!("written to {results} and {picture}");
     Ok(())
+}
+
+fn into_readme(report: &Report) -> Result<()> {
+    let readme = std::fs::read_to_string("README.md")?;
+    let readme = summary::placed(&readme, &summary::table(report));
+    Ok(std::fs::write("README.md", readme.ok_or("README.md keeps no place for the table")?)?)
+}
+
+/// The picture and the README's table again, from what was measured last.
+fn redraw() -> Result<()> {
+    let report: Report = serde_json::from_str(&std::fs::read_to_string(RESULTS)?)?;
+    std::fs::write(PICTURE, chart::draw(&report))?;
+    into_readme(&report)
 }
 
 /// What it was measured on.

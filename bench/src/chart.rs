@@ -7,6 +7,9 @@ use crate::report::{Report, Row};
 const WIDTH: f64 = 960.0;
 const PANEL: f64 = 460.0;
 const LINE: f64 = 22.0;
+/// Of a bar: how wide its name may be, and the longest bar.
+const NAMES: f64 = 195.0;
+const ROOM: f64 = 175.0;
 
 const STYLE: &str = "
   .card { fill: #ffffff; } text { font: 13px system-ui, sans-serif; fill: #1f2328; }
@@ -75,18 +78,17 @@ impl Panel {
         );
     }
 
-    /// A bar of `part` of the room, with words before and behind it.
-    fn bar(&mut self, name: &str, class: &str, part: f64, value: &str) {
-        let (names, room) = (170.0, 200.0);
+    /// A bar of `part` of the room, with words before and behind it; behind it means behind `goal` too.
+    fn bar(&mut self, name: &str, class: &str, part: f64, goal: f64, value: &str) {
         let y = self.height;
         self.text(0.0, y + 13.0, "", name);
-        let width = (part.clamp(0.0, 1.0) * room).max(1.5);
+        let width = (part.clamp(0.0, 1.0) * ROOM).max(1.5);
         let _ = writeln!(
             self.svg,
-            "<rect class=\"{class}\" x=\"{names}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"14\" rx=\"2\"/>",
+            "<rect class=\"{class}\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"14\" rx=\"2\"/>",
             y + 2.0
         );
-        self.text(names + width + 6.0, y + 13.0, "", value);
+        self.text(NAMES + width.max(goal * ROOM) + 6.0, y + 13.0, "", value);
         self.height += LINE;
     }
 }
@@ -99,6 +101,7 @@ fn round_trips(report: &Report) -> Panel {
     );
     let top = panel.height;
     let shown = ["get", "lock, acquire + release", "execute, first", "execute, replay", "edit", "publish"];
+    const AIM: f64 = 1.15;
     let most = 2.0;
     for store in ["redis", "upstash", "dynamodb"] {
         for call in shown {
@@ -106,11 +109,12 @@ fn round_trips(report: &Report) -> Panel {
             let found = report.section("store").find(|row| row.name == name);
             if let Some(ratio) = found.and_then(|row| row.ratio) {
                 let name = name.replace(", acquire + release", "");
-                panel.bar(&name, "ours", ratio.median / most, &format!("{:.2} ×", ratio.median));
+                let value = format!("{:.2} ×", ratio.median);
+                panel.bar(&name, "ours", ratio.median / most, AIM / most, &value);
             }
         }
     }
-    let goal = 170.0 + 200.0 * 1.15 / most;
+    let goal = NAMES + ROOM * AIM / most;
     panel.line("goal", (goal, top), (goal, panel.height));
     panel
 }
@@ -129,7 +133,7 @@ fn throughput(report: &Report) -> Panel {
             .chain(rows.iter().filter_map(|row| Some((row.against.clone(), "other", row.other?))));
         let most = first.ours.max(1.0);
         for (name, class, rate) in bars {
-            panel.bar(&name, class, rate / most, &first.unit.show(rate));
+            panel.bar(&name, class, rate / most, 0.0, &first.unit.show(rate));
         }
         panel.height += 6.0;
     }
@@ -156,12 +160,8 @@ fn starts(report: &Report) -> Panel {
     for (name, class, millis) in bars {
         if let Some(millis) = millis {
             // From 0.5 ms to 1000 ms.
-            panel.bar(
-                name,
-                class,
-                (millis / 0.5).log10() / (1000.0_f64 / 0.5).log10(),
-                &format!("{millis:.1} ms"),
-            );
+            let part = (millis / 0.5).log10() / (1000.0_f64 / 0.5).log10();
+            panel.bar(name, class, part, 0.0, &format!("{millis:.1} ms"));
         }
     }
     panel
@@ -173,7 +173,7 @@ fn curves(report: &Report) -> Panel {
         "Cost of an operation as everything grows",
         "against the smallest; dashed: the aim, 1.2 ×",
     );
-    let (left, right, top, bottom) = (34.0, PANEL - 130.0, panel.height, panel.height + 190.0);
+    let (left, right, top, bottom) = (34.0, PANEL - 165.0, panel.height, panel.height + 190.0);
     let y = |ratio: f64| bottom - (ratio.clamp(0.0, 1.6) / 1.6) * (bottom - top);
     let x = |size: f64| left + (size.log10() - 1.0) / 5.0 * (right - left);
     for ratio in [0.0, 0.5, 1.0, 1.5] {
@@ -182,10 +182,10 @@ fn curves(report: &Report) -> Panel {
     }
     panel.line("goal", (left, y(1.2)), (right, y(1.2)));
     for (size, label) in [(10.0, "10"), (1e3, "1 k"), (1e5, "100 k"), (1e6, "1 M")] {
-        panel.text(x(size) - 8.0, bottom + 16.0, "note", label);
+        panel.text(x(size) - 4.0 * label.chars().count() as f64, bottom + 16.0, "note", label);
     }
     let series = [
-        ("a", "get, keys", "redis: get, keys: ", 1e3),
+        ("a", "lock, keys", "redis: lock, keys: ", 1e3),
         ("b", "execute, keys", "redis: execute, keys: ", 1e3),
         ("c", "publish, events", "redis: publish, events in the stream: ", 1e3),
         ("d", "lock, users at once", "redis: lock, users at once: ", 1e1),

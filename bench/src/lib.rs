@@ -11,6 +11,7 @@ pub mod report;
 pub mod rows;
 pub mod runtime_api;
 pub mod stats;
+pub mod summary;
 pub mod worker;
 
 /// What goes wrong in a benchmark stops it, with a sentence.

@@ -73,6 +73,16 @@ pub enum Target {
     AtLeast(f64),
 }
 
+impl Target {
+    /// The number.
+    pub fn limit(self) -> f64 {
+        match self {
+            Target::RatioAtMost(limit) | Target::RatioAtLeast(limit) => limit,
+            Target::AtMost(limit) | Target::AtLeast(limit) => limit,
+        }
+    }
+}
+
 /// One row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {

@@ -54,6 +54,8 @@ impl Worker {
 
     async fn measure(&mut self, order: &Measure) -> Result<Vec<Measured>> {
         let mut sides: Vec<Tally> = order.sides.iter().map(|_| Tally::default()).collect();
+        // A server closes what was idle for long (Amazon's local edition after half a minute).
+        self.connections.clear();
         // One unmeasured block of each side: both are warm.
         for block in 0..=order.blocks {
             for (side, tally) in order.sides.iter().zip(&mut sides) {
