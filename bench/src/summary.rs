@@ -29,7 +29,7 @@ fn race(row: &Row, against: &str) -> bool {
     row.section == "throughput" && row.against == against
 }
 
-const AIMS: [Aim; 17] = [
+const AIMS: [Aim; 19] = [
     Aim { what: "one call on Redis, against the bare round trip", rows: |row| store(row, "redis") },
     Aim { what: "one call on Upstash's REST API, the same", rows: |row| store(row, "upstash") },
     Aim { what: "one call on DynamoDB (dynoxide), the same", rows: |row| store(row, "dynamodb") },
@@ -66,6 +66,14 @@ const AIMS: [Aim; 17] = [
     Aim {
         what: "seeds: lock on a local Redis, p95",
         rows: |row| row.section == "seeds" && row.name.contains("lock"),
+    },
+    Aim {
+        what: "seeds: get, set and delete on a local Redis, p95",
+        rows: |row| row.section == "seeds" && row.name.ends_with("p95") && !row.name.contains("lock"),
+    },
+    Aim {
+        what: "seeds: writes and reads a second of one caller",
+        rows: |row| row.section == "seeds" && row.name.ends_with("one caller"),
     },
     Aim { what: "round trips of a call", rows: |row| row.section == "counts" },
 ];

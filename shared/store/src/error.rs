@@ -54,7 +54,10 @@ impl Error {
     #[must_use]
     pub fn after_a_lost_reply(self) -> Error {
         match self {
-            Error::Unavailable { reason, .. } => Error::Unavailable { maybe_applied: true, reason },
+            // Rejected this time (a password that was changed meanwhile) says nothing of the first.
+            Error::Unavailable { reason, .. } | Error::Rejected { reason } => {
+                Error::Unavailable { maybe_applied: true, reason }
+            }
             other => other,
         }
     }

@@ -54,6 +54,34 @@ async fn a_lost_reply_and_then_no_connection_is_unknown_on_redis() {
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
+async fn a_lost_reply_and_then_a_changed_password_is_unknown_on_redis() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    let direct = redis::Client::open(redis.url()).unwrap();
+    let mut direct = direct.get_multiplexed_async_connection().await.unwrap();
+    let key = Names::new().key("a");
+    assert_eq!(store.get(&key).await.unwrap(), None);
+    proxy.stall(true);
+    let sending = tokio::spawn({
+        let (store, batch) = (Arc::clone(&store), claim(&key));
+        async move { store.commit(&batch).await }
+    });
+    while redis::cmd("EXISTS").arg(key.as_str()).query_async::<u8>(&mut direct).await.unwrap() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    redis::cmd("CONFIG").arg(&["SET", "requirepass", "changed"]).exec_async(&mut direct).await.unwrap();
+    proxy.cut();
+    proxy.stall(false);
+    let error = sending.await.unwrap().expect_err("the password is another");
+    assert!(error.maybe_applied(), "{error:?}");
+    // Who was never heard is refused for good, and knows that nothing happened.
+    let error = store.commit(&claim(&key)).await.expect_err("the password is another");
+    assert!(!error.maybe_applied() && !error.is_retryable(), "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_lost_reply_and_then_too_many_requests_is_unknown_on_upstash() {
     let redis = Redis::start().await;
     let gateway = Upstash::start(&redis.url()).await;

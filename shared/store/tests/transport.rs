@@ -64,6 +64,8 @@ fn faults() -> Vec<Fault> {
         Fault::Status(200, r#"{"result"#.into()),
         Fault::Status(200, r#"{"other":1}"#.into()),
         Fault::Status(200, "[]".into()),
+        Fault::Status(200, r#"["OK",null]"#.into()),
+        Fault::Status(400, r#"["ERR","no"]"#.into()),
         Fault::Status(200, "null".into()),
         Fault::Status(204, String::new()),
         Fault::Status(302, String::new()),
@@ -327,4 +329,20 @@ async fn a_transaction_conflict_is_contention_and_no_refusal() {
     assert!(store.commit(&pair).await.expect_err("throttled").is_retryable());
     proxy.inject(Some(canceled("ValidationError")));
     assert!(matches!(store.commit(&pair).await, Err(Error::Rejected { .. })));
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_redis_that_takes_no_more_clients_is_unavailable_and_never_an_answer() {
+    let redis = Redis::start().await;
+    let client = redis::Client::open(redis.url()).unwrap();
+    let mut only = client.get_multiplexed_async_connection().await.unwrap();
+    redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).exec_async(&mut only).await.unwrap();
+    let with_password = redis.url().replace("redis://", "redis://:planted@");
+    for url in [redis.url(), with_password] {
+        let store = support::store(&support::redis(url, PATIENT));
+        for _ in 0..5 {
+            all_unavailable(&errors(&store).await);
+        }
+    }
 }

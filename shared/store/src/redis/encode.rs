@@ -151,6 +151,8 @@ impl ServerError {
             Error::decode("WRONGTYPE: a key or log holds a value of another kind")
         } else if says("WRONGPASS") || says("NOAUTH") || says("NOPERM") || says("Unauthorized") {
             Error::rejected(format!("{}: the token or password is wrong, or may not do this", plain(code)))
+        } else if says("max number of clients") {
+            Error::not_sent("the server has as many clients as it takes")
         } else if says("OOM") {
             Error::not_sent("OOM: the server is out of memory")
         } else if ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MOVED", "ASK"]

@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::{StreamExt, TryFutureExt};
+use futures_util::future::select_ok;
+use futures_util::{FutureExt, StreamExt, TryFutureExt};
 use redis::{Client, ConnectionAddr, ErrorKind, RedisError};
 use rustls::pki_types::{ServerName, TrustAnchor};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -72,7 +73,7 @@ impl Resp {
             _ => return Err(Error::rejected("not a redis:// or rediss:// URL")),
         };
         let no_connection = |_| Error::not_sent("no connection");
-        let stream = TcpStream::connect((host.as_str(), port)).await.map_err(no_connection)?;
+        let stream = connected(host, port).await.map_err(no_connection)?;
         // Small commands one after the other: none is to wait for the reply to the one before.
         stream.set_nodelay(true).map_err(no_connection)?;
         let wire = if tls {
@@ -96,11 +97,14 @@ impl Resp {
             (select, "the server refuses the database of the URL"),
         ] {
             let Some(command) = command else { continue };
-            let replies = wire.request(&[command]).await;
-            match replies.as_deref() {
-                Ok([Reply::Error(_)]) => return Err(Error::rejected(refusal)),
+            match wire.request(&[command]).await.map(|mut replies| replies.pop()) {
+                Ok(Some(Reply::Error(error))) => {
+                    // A server that is loading or full says so now, and takes the password later.
+                    let error = Error::from(error);
+                    return Err(if error.is_retryable() { error } else { Error::rejected(refusal) });
+                }
                 Ok(_) => {}
-                Err(Broken) => return Err(Error::not_sent("no connection")),
+                Err(_) => return Err(Error::not_sent("no connection")),
             }
         }
         Ok(wire)
@@ -123,6 +127,15 @@ impl Resp {
     }
 }
 
+/// All addresses at once, and the first that answers: one that is down must not use up the time of the others.
+async fn connected(host: &str, port: u16) -> std::io::Result<TcpStream> {
+    let tries: Vec<_> = lookup_host((host, port)).await?.map(|at| TcpStream::connect(at).boxed()).collect();
+    match tries.is_empty() {
+        true => Err(std::io::ErrorKind::NotFound.into()),
+        false => select_ok(tries).await.map(|(stream, _)| stream),
+    }
+}
+
 /// TLS as the HTTP client has it: ring, and no roots but those compiled in.
 fn trusting(roots: Vec<TrustAnchor<'static>>) -> Result<TlsConnector, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -141,9 +154,18 @@ impl Transport for Resp {
     async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure> {
         let mut used = None;
         let exchange = async {
-            let wire = self.connection().await.map_err(Failure::Final)?;
-            let wire = used.insert(wire);
-            wire.request(commands).await.map_err(|Broken| Failure::Interrupted)
+            let wire = used.insert(self.connection().await.map_err(Failure::Final)?);
+            let sent = wire.request(commands).await;
+            if !matches!(sent, Err(Broken::Unsent)) {
+                return sent.map_err(|_| Failure::Interrupted);
+            }
+            // Nothing of it left, so that anything may be sent once more.
+            self.drop_connection(wire).await;
+            let wire = used.insert(self.connection().await.map_err(Failure::Final)?);
+            wire.request(commands).await.map_err(|broken| match broken {
+                Broken::Unsent => Failure::Final(Error::not_sent("no connection")),
+                Broken::Sent => Failure::Interrupted,
+            })
         };
         let sent = timeout_at(deadline, exchange).await;
         match (sent, used) {

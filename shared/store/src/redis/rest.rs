@@ -4,6 +4,7 @@
 //! pipelines, and reads a 401 as "somebody else holds the lock". Here whatever is not clearly an answer of Upstash
 //! (429, 5xx, a proxy's HTML, half a body) is *unavailable*, never "no".
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode, Uri, header};
 use onetap_http::{Client, Incoming};
-use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use tokio::time::Instant;
 
@@ -139,16 +140,11 @@ impl Transport for Rest {
 }
 
 /// `{"result": …}` or `{"error": "CODE …"}`; everything else is not Upstash speaking.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Answer {
-    #[serde(default, deserialize_with = "present")]
+    /// `null` is a result too.
     result: Option<Reply>,
     error: Option<String>,
-}
-
-/// `null` is a result too.
-fn present<'de, D: Deserializer<'de>>(result: D) -> Result<Option<Reply>, D::Error> {
-    Reply::deserialize(result).map(Some)
 }
 
 impl Answer {
@@ -163,6 +159,37 @@ impl Answer {
             (Some(reply), None) if status == StatusCode::OK => Ok(reply),
             _ => Err(unexpected(status)),
         }
+    }
+}
+
+/// Not derived: a derived one would take `["result", "error"]` too.
+impl<'de> Deserialize<'de> for Answer {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Answer, D::Error> {
+        struct AsAnswer;
+
+        impl<'de> Visitor<'de> for AsAnswer {
+            type Value = Answer;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with a result or an error")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Answer, A::Error> {
+                let mut answer = Answer::default();
+                while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
+                    match &*name {
+                        "result" => answer.result = Some(fields.next_value()?),
+                        "error" => answer.error = Some(fields.next_value()?),
+                        _ => {
+                            fields.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(answer)
+            }
+        }
+
+        json.deserialize_map(AsAnswer)
     }
 }
 

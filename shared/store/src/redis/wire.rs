@@ -1,7 +1,8 @@
 //! One connection that many speak over: requests go out in the order in which they come, and so do the replies come back.
 //!
 //! No task works in the background, where Lambda would freeze it. Whoever waits for a reply writes and reads for all, and
-//! wakes another who still waits when leaving. A lone caller thus costs a write, a wait and a read, and nothing else.
+//! wakes another who still waits when leaving. A lone caller thus costs a write, a wait and a read, and nothing else. (Who
+//! holds the thread without awaiting holds up those who wait with it, as it holds up the renewal of its own lease.)
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -29,32 +30,44 @@ const LONGEST: i64 = 512 << 20;
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// The connection broke: what was on its way may or may not have arrived.
-#[derive(Debug)]
-pub(super) struct Broken;
+/// The connection broke.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// Before a byte of the request was written: it can be sent elsewhere, whatever it is.
+    Unsent,
+    /// After that: what was on its way may or may not have arrived.
+    Sent,
+}
 
 /// One connection.
 pub(super) struct Wire(Mutex<State>);
 
 struct State {
     stream: Box<dyn Stream>,
-    /// What is still to be written.
+    /// What is still to be written; empty buffers are used again.
     out: Vec<u8>,
     written: usize,
-    /// How much was ever handed to `out`, and how much of that was written.
+    spare: Vec<u8>,
+    /// How many bytes were ever put into `out`, and how many of them were written.
     queued: u64,
     sent: u64,
     /// What was read and is no whole reply yet.
     input: Vec<u8>,
     filled: usize,
-    /// Everybody who waits, in the order of the replies; the number of the first, and how many have theirs already.
+    /// Everybody who waits, in the order of the replies. The first `answered` have theirs already; the first `begun` are
+    /// in `out` or beyond.
     waiting: VecDeque<Waiting>,
-    first: u64,
     answered: usize,
+    begun: usize,
+    next: u64,
     broken: bool,
 }
 
 struct Waiting {
+    number: u64,
+    /// The commands, until they go into `out`; then where they begin and end in all that was ever put there.
+    bytes: Vec<u8>,
+    span: (u64, u64),
     wanted: usize,
     replies: Vec<Reply>,
     waker: Option<Waker>,
@@ -68,43 +81,47 @@ impl Wire {
             stream,
             out: Vec::new(),
             written: 0,
+            spare: Vec::new(),
             queued: 0,
             sent: 0,
             input: vec![0; BUFFER],
             filled: 0,
             waiting: VecDeque::new(),
-            first: 0,
             answered: 0,
+            begun: 0,
+            next: 0,
             broken: false,
         }))
     }
 
-    /// Whether it is worth sending something: an idle connection that has something to say was closed by the other side.
+    /// Whether it is worth sending something. Where nobody reads any more, what came meanwhile is read now: the end, if the
+    /// other side closed the connection, and the replies to those who left.
     pub(super) fn is_open(&self) -> bool {
         let mut state = self.state();
-        if state.waiting.is_empty() && !state.broken {
-            let mut byte = [0];
+        if !state.broken && state.waiting.iter().all(|waiting| waiting.gone) {
             let mut context = Context::from_waker(Waker::noop());
-            state.broken =
-                Pin::new(&mut state.stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_ready();
+            if state.read(&mut context, usize::MAX).is_err() {
+                state.give_up();
+            }
+            state.let_go();
         }
         !state.broken
     }
 
-    /// Sends commands; the answer is a reply for each.
+    /// Sends commands, at least one; the answer is a reply for each.
     pub(super) fn request(&self, commands: &[Command<'_>]) -> Request<'_> {
         let mut state = self.state();
-        let before = state.out.len();
+        let mut bytes = std::mem::take(&mut state.spare);
         for command in commands {
-            encode(command, &mut state.out);
+            encode(command, &mut bytes);
         }
-        state.queued += (state.out.len() - before) as u64;
-        let end = state.queued;
         let alone = state.waiting.len() == state.answered;
-        let number = state.first + state.waiting.len() as u64;
+        let number = state.next;
+        state.next += 1;
         let replies = Vec::with_capacity(commands.len());
-        state.waiting.push_back(Waiting { wanted: commands.len(), replies, waker: None, gone: false });
-        Request { wire: self, number, end, waits_for_others: !alone }
+        let (wanted, span) = (commands.len(), (0, 0));
+        state.waiting.push_back(Waiting { number, bytes, span, wanted, replies, waker: None, gone: false });
+        Request { wire: self, number, waits_for_others: !alone }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -117,8 +134,6 @@ impl Wire {
 pub(super) struct Request<'a> {
     wire: &'a Wire,
     number: u64,
-    /// Where it ends in all that was ever queued.
-    end: u64,
     waits_for_others: bool,
 }
 
@@ -132,7 +147,7 @@ impl Future for Request<'_> {
             return Poll::Pending;
         }
         let mut state = self.wire.state();
-        let place = state.place(self.number);
+        let Some(place) = state.place(self.number) else { return Poll::Ready(Err(Broken::Sent)) };
         if place >= state.answered && !state.broken {
             state.work(context, place);
         }
@@ -140,7 +155,7 @@ impl Future for Request<'_> {
             return Poll::Ready(Ok(std::mem::take(&mut state.waiting[place].replies)));
         }
         if state.broken {
-            return Poll::Ready(Err(Broken));
+            return Poll::Ready(Err(if state.is_sent(place) { Broken::Sent } else { Broken::Unsent }));
         }
         match &mut state.waiting[place].waker {
             Some(waker) => waker.clone_from(context.waker()),
@@ -154,29 +169,46 @@ impl Future for Request<'_> {
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let mut state = self.wire.state();
-        let place = state.place(self.number);
-        state.waiting[place].gone = true;
-        // What was given up before it was sent must not be sent later, when nobody expects it any more.
-        if state.sent < self.end {
-            state.give_up();
+        if let Some(place) = state.place(self.number) {
+            state.leave(place);
         }
-        while state.answered > 0 && state.waiting.front().is_some_and(|first| first.gone) {
-            state.waiting.pop_front();
-            state.first += 1;
-            state.answered -= 1;
-        }
+        state.let_go();
         let answered = state.answered;
-        let next = state.waiting.iter_mut().skip(answered).find(|other| !other.gone);
-        if let Some(waker) = next.and_then(|other| other.waker.take()) {
+        let others = state.waiting.iter_mut().skip(answered).filter(|other| !other.gone);
+        if let Some(waker) = others.filter_map(|other| other.waker.take()).next() {
             waker.wake();
         }
     }
 }
 
 impl State {
-    fn place(&self, number: u64) -> usize {
-        // Nobody leaves the queue before being dropped.
-        usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX)
+    fn place(&self, number: u64) -> Option<usize> {
+        self.waiting.binary_search_by_key(&number, |waiting| waiting.number).ok()
+    }
+
+    /// Whether the first byte of it was written.
+    fn is_sent(&self, place: usize) -> bool {
+        place < self.begun && self.sent > self.waiting[place].span.0
+    }
+
+    /// What was given up before it was sent must not be sent later, when nobody expects it any more.
+    fn leave(&mut self, place: usize) {
+        if place >= self.begun {
+            self.waiting.remove(place);
+            return;
+        }
+        self.waiting[place].gone = true;
+        if self.sent < self.waiting[place].span.1 {
+            self.give_up();
+        }
+    }
+
+    fn let_go(&mut self) {
+        while self.answered > 0 && self.waiting.front().is_some_and(|first| first.gone) {
+            self.waiting.pop_front();
+            self.answered -= 1;
+            self.begun -= 1;
+        }
     }
 
     /// Writes and reads as far as it goes, or until the reply for `place` is there.
@@ -191,7 +223,23 @@ impl State {
         self.waiting.iter_mut().filter_map(|waiting| waiting.waker.take()).for_each(Waker::wake);
     }
 
-    fn write(&mut self, context: &mut Context<'_>) -> Result<(), Broken> {
+    /// Puts what waits to be sent into `out`.
+    fn begin(&mut self) {
+        for waiting in self.waiting.iter_mut().skip(self.begun) {
+            let start = self.queued;
+            self.queued += waiting.bytes.len() as u64;
+            waiting.span = (start, self.queued);
+            if self.out.is_empty() {
+                std::mem::swap(&mut self.out, &mut waiting.bytes);
+            } else {
+                self.out.append(&mut waiting.bytes);
+            }
+        }
+        self.begun = self.waiting.len();
+    }
+
+    fn write(&mut self, context: &mut Context<'_>) -> Result<(), Ended> {
+        self.begin();
         if self.out.is_empty() {
             return Ok(());
         }
@@ -201,7 +249,7 @@ impl State {
                     self.written += n;
                     self.sent += n as u64;
                 }
-                Poll::Ready(_) => return Err(Broken),
+                Poll::Ready(_) => return Err(Ended),
                 Poll::Pending => return Ok(()),
             }
         }
@@ -209,15 +257,16 @@ impl State {
             Poll::Ready(Ok(())) => {
                 self.out.clear();
                 self.out.shrink_to(BUFFER);
+                self.spare = std::mem::take(&mut self.out);
                 self.written = 0;
                 Ok(())
             }
-            Poll::Ready(Err(_)) => Err(Broken),
+            Poll::Ready(Err(_)) => Err(Ended),
             Poll::Pending => Ok(()),
         }
     }
 
-    fn read(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), Broken> {
+    fn read(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), Ended> {
         while place >= self.answered {
             if self.filled == self.input.len() {
                 self.input.resize(self.filled * 2, 0);
@@ -225,26 +274,27 @@ impl State {
             let mut buffer = ReadBuf::new(&mut self.input[self.filled..]);
             match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => self.filled += buffer.filled().len(),
-                Poll::Ready(_) => return Err(Broken),
+                Poll::Ready(_) => return Err(Ended),
                 Poll::Pending => return Ok(()),
             }
-            self.hand_out()?;
+            self.hand_out(place)?;
         }
         Ok(())
     }
 
-    /// Gives every whole reply to the one whose turn it is.
-    fn hand_out(&mut self) -> Result<(), Broken> {
+    /// Gives every whole reply to the one whose turn it is; who stands at `place` is awake.
+    fn hand_out(&mut self, place: usize) -> Result<(), Ended> {
         let mut from = 0;
         while let Some(end) = end_of(&self.input[from..self.filled], 0, 0)? {
-            let (reply, _) = decode(&self.input[from..from + end]).ok_or(Broken)?;
+            let (reply, _) = decode(&self.input[from..from + end]).ok_or(Ended)?;
             from += end;
             // A reply that nobody asked for.
-            let waiting = self.waiting.get_mut(self.answered).ok_or(Broken)?;
+            let turn = self.answered;
+            let waiting = self.waiting.get_mut(turn).filter(|_| turn < self.begun).ok_or(Ended)?;
             waiting.replies.push(reply);
             if waiting.replies.len() == waiting.wanted {
                 self.answered += 1;
-                if let Some(waker) = waiting.waker.take() {
+                if let Some(waker) = waiting.waker.take().filter(|_| turn != place) {
                     waker.wake();
                 }
             }
@@ -257,6 +307,10 @@ impl State {
         Ok(())
     }
 }
+
+/// It closed, or says what no Redis says.
+#[derive(Debug)]
+struct Ended;
 
 /// `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`
 fn encode(command: &Command<'_>, out: &mut Vec<u8>) {
@@ -283,12 +337,12 @@ fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
 
 /// Where the value at `at` ends, if it is all there. Looks at no byte of a text, so that a long reply that comes in many
 /// pieces costs no more than its pieces.
-fn end_of(input: &[u8], at: usize, depth: usize) -> Result<Option<usize>, Broken> {
+fn end_of(input: &[u8], at: usize, depth: usize) -> Result<Option<usize>, Ended> {
     let Some((kind, number, after)) = line(input, at)? else { return Ok(None) };
     match (kind, number) {
         (b'+' | b'-' | b':', _) | (b'$' | b'*', ..0) => Ok(Some(after)),
         (b'$', length @ ..=LONGEST) => {
-            let end = after + usize::try_from(length).map_err(|_| Broken)? + 2;
+            let end = after + usize::try_from(length).map_err(|_| Ended)? + 2;
             Ok((end <= input.len()).then_some(end))
         }
         (b'*', count) if depth < DEEPEST => {
@@ -301,20 +355,20 @@ fn end_of(input: &[u8], at: usize, depth: usize) -> Result<Option<usize>, Broken
             }
             Ok(Some(at))
         }
-        _ => Err(Broken),
+        _ => Err(Ended),
     }
 }
 
 /// The kind of the value at `at`, its number where it has one, and where its first line ends.
-fn line(input: &[u8], at: usize) -> Result<Option<(u8, i64, usize)>, Broken> {
+fn line(input: &[u8], at: usize) -> Result<Option<(u8, i64, usize)>, Ended> {
     let rest = input.get(at..).unwrap_or_default();
     let Some(length) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\r') else {
-        return if rest.len() < LONGEST_LINE { Ok(None) } else { Err(Broken) };
+        return if rest.len() < LONGEST_LINE { Ok(None) } else { Err(Ended) };
     };
     let Some(kind) = rest.first().copied().filter(|_| length + 2 <= rest.len()) else { return Ok(None) };
     let number = match kind {
         b'$' | b'*' | b':' => {
-            str::from_utf8(&rest[1..length]).ok().and_then(|text| text.parse().ok()).ok_or(Broken)?
+            str::from_utf8(&rest[1..length]).ok().and_then(|text| text.parse().ok()).ok_or(Ended)?
         }
         _ => 0,
     };
@@ -356,6 +410,7 @@ fn decode(input: &[u8]) -> Option<(Reply, usize)> {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
     use std::sync::Arc;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -439,11 +494,54 @@ mod tests {
         // The pipe holds less than the command: half of it stays here.
         assert!(timeout(Duration::from_millis(20), get(&wire, "a-key-that-does-not-fit")).await.is_err());
         assert!(!wire.is_open());
-        assert!(get(&wire, "another").await.is_err());
+        assert_eq!(get(&wire, "another").await, Err(Broken::Unsent));
         drop(wire);
         let mut all = Vec::new();
         server.read_to_end(&mut all).await.unwrap();
         assert_eq!(all.len(), 16);
+    }
+
+    #[tokio::test]
+    async fn who_leaves_before_a_byte_was_sent_disturbs_nobody() {
+        let (wire, mut server) = wire(4096);
+        let first = tokio::spawn({
+            let wire = Arc::clone(&wire);
+            async move { get(&wire, "first").await.unwrap() }
+        });
+        tokio::task::yield_now().await;
+        drop(wire.request(&[Command::of(["GET", "never-polled"])]));
+        let mut last = Box::pin(timeout(Duration::from_secs(5), get(&wire, "last")));
+        let mut left = Box::pin(get(&wire, "left"));
+        // Each polled once, which is before anything of it is sent; then one goes from between the others.
+        assert!((&mut left).now_or_never().is_none());
+        assert!((&mut last).now_or_never().is_none());
+        drop(left);
+        let answers = async {
+            let mut read = Vec::new();
+            while !read.ends_with(b"last\r\n") {
+                server.read_buf(&mut read).await.unwrap();
+            }
+            server.write_all(b"$1\r\nA\r\n$1\r\nC\r\n").await.unwrap();
+            String::from_utf8(read).unwrap()
+        };
+        let (last, said) = tokio::join!(last, answers);
+        assert_eq!(
+            (first.await.unwrap().as_deref(), last.unwrap().unwrap().as_deref()),
+            (Some("A"), Some("C"))
+        );
+        assert!(!said.contains("left") && !said.contains("never-polled"), "{said}");
+        assert!(wire.is_open() && wire.state().waiting.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_closed_after_everybody_left_is_seen_to_be_closed() {
+        let (wire, mut server) = wire(4096);
+        assert!(timeout(Duration::from_millis(5), get(&wire, "left")).await.is_err());
+        assert!(wire.is_open());
+        server.write_all(b"$1\r\nA\r\n").await.unwrap();
+        assert!(wire.is_open() && wire.state().waiting.is_empty());
+        drop(server);
+        assert!(!wire.is_open());
     }
 
     #[tokio::test]
@@ -453,7 +551,7 @@ mod tests {
         let callers: Vec<_> = (0..3)
             .map(|_| {
                 let wire = Arc::clone(&wire);
-                tokio::spawn(async move { get(&wire, "key").await.is_err() })
+                tokio::spawn(async move { get(&wire, "key").await == Err(Broken::Sent) })
             })
             .collect();
         sleep(Duration::from_millis(5)).await;
