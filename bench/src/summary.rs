@@ -7,7 +7,7 @@ use crate::report::{Report, Row, Target};
 const BEGIN: &str = "<!-- written by scripts/bench -->\n";
 const END: &str = "<!-- end -->";
 
-/// An aim: the rows that it holds for, and whether they are judged by their ratio or by their own number.
+/// An aim, and the rows that it holds for.
 struct Aim {
     what: &'static str,
     rows: fn(&Row) -> bool,

@@ -60,13 +60,13 @@ fn round_trips(bench: &mut Bench) -> Result<()> {
 
 /// How many round trips the peers' idempotent call takes.
 fn peers(bench: &mut Bench) -> Result<()> {
-    let mut worker = bench.worker(HashMap::new())?;
     for (store, place) in [("redis", "REDIS_URL"), ("dynamodb", "AWS_ENDPOINT_URL_DYNAMODB")] {
         let name = format!("{store}: execute, round trips of Powertools");
         if !bench.wants(SECTION, &name) {
             continue;
         }
         bench.say(&format!("round trips of the peers on {store}"));
+        let ours = bench.worker(HashMap::new())?.count(Call::Execute, store)?.round_trips as f64;
         let mut variables = bench.peer_variables()?;
         let address = variables.iter_mut().find(|(known, _)| known == place).ok_or("no address")?;
         let (scheme, server) = address.1.split_once("://").ok_or("an address without a scheme")?;
@@ -86,7 +86,6 @@ fn peers(bench: &mut Bench) -> Result<()> {
             let tape = recorder.take();
             // One block warms up, one is measured: both were recorded.
             let each = counted(&tape).round_trips as f64 / (2 * calls) as f64;
-            let ours = worker.count(Call::Execute, store)?.round_trips as f64;
             let row = Row::compared(SECTION, &name, Unit::Pieces, peer, &[(ours, each)]);
             bench.rows.push(row);
         }

@@ -2,6 +2,8 @@
 
 mod encode;
 #[cfg(feature = "redis")]
+mod protocol;
+#[cfg(feature = "redis")]
 mod resp;
 #[cfg(feature = "upstash")]
 mod rest;

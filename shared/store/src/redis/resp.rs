@@ -55,6 +55,7 @@ impl Resp {
         Ok(Resp { client, tls: OnceLock::new(), connection: Mutex::default() })
     }
 
+    /// The connection that is open, or a new one.
     async fn connection(&self) -> Result<Arc<Wire>, Error> {
         let mut slot = self.connection.lock().await;
         if let Some(wire) = slot.as_ref().filter(|wire| wire.is_open()) {
@@ -155,32 +156,26 @@ impl Transport for Resp {
         let mut used = None;
         let exchange = async {
             let wire = used.insert(self.connection().await.map_err(Failure::Final)?);
-            let sent = wire.request(commands).await;
-            if !matches!(sent, Err(Broken::Unsent)) {
-                return sent.map_err(|_| Failure::Interrupted);
-            }
-            // Nothing of it left, so that anything may be sent once more.
-            self.drop_connection(wire).await;
-            let wire = used.insert(self.connection().await.map_err(Failure::Final)?);
-            wire.request(commands).await.map_err(|broken| match broken {
+            let sent = match wire.request(commands).await {
+                // Nothing of it left, so that anything may be sent once more, over the next connection.
+                Err(Broken::Unsent) => {
+                    let wire = used.insert(self.connection().await.map_err(Failure::Final)?);
+                    wire.request(commands).await
+                }
+                sent => sent,
+            };
+            sent.map_err(|broken| match broken {
                 Broken::Unsent => Failure::Final(Error::not_sent("no connection")),
                 Broken::Sent => Failure::Interrupted,
             })
         };
-        let sent = timeout_at(deadline, exchange).await;
-        match (sent, used) {
-            (Ok(Ok(replies)), _) => Ok(replies),
+        match (timeout_at(deadline, exchange).await, used) {
+            (Ok(sent), _) => sent,
             (Err(_), None) => Err(Failure::Final(Error::not_sent("no connection in time"))),
             // A connection that is late may be one that will never answer again: the next call makes a new one.
             (Err(_), Some(wire)) => {
                 self.drop_connection(&wire).await;
                 Err(Failure::Final(Error::unknown("no answer in time")))
-            }
-            (Ok(Err(failure)), wire) => {
-                if let Some(wire) = wire {
-                    self.drop_connection(&wire).await;
-                }
-                Err(failure)
             }
         }
     }

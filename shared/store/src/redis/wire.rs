@@ -11,20 +11,11 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::encode::{Command, Reply, ServerError};
-use crate::Error;
+use super::encode::{Command, Reply};
+use super::protocol::{encode, first_reply};
 
 /// What a connection reads at a time, and keeps when it is idle.
 const BUFFER: usize = 16 * 1024;
-
-/// No reply that we ask for is nested deeper than a list of records with their fields.
-const DEEPEST: usize = 8;
-
-/// A line that does not end is none of Redis's.
-const LONGEST_LINE: usize = 64 * 1024;
-
-/// No text of Redis is longer: what says so is no Redis.
-const LONGEST: i64 = 512 << 20;
 
 /// Plain, or within TLS.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -285,8 +276,7 @@ impl State {
     /// Gives every whole reply to the one whose turn it is; who stands at `place` is awake.
     fn hand_out(&mut self, place: usize) -> Result<(), Ended> {
         let mut from = 0;
-        while let Some(end) = end_of(&self.input[from..self.filled], 0, 0)? {
-            let (reply, _) = decode(&self.input[from..from + end]).ok_or(Ended)?;
+        while let Some((reply, end)) = first_reply(&self.input[from..self.filled]).map_err(|_| Ended)? {
             from += end;
             // A reply that nobody asked for.
             let turn = self.answered;
@@ -312,100 +302,6 @@ impl State {
 #[derive(Debug)]
 struct Ended;
 
-/// `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`
-fn encode(command: &Command<'_>, out: &mut Vec<u8>) {
-    let parts = command.parts();
-    head(b'*', parts.len(), out);
-    for part in parts {
-        head(b'$', part.len(), out);
-        out.extend_from_slice(part.as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
-}
-
-fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
-    let (mut digits, mut at, mut rest) = ([0; 20], 20, number);
-    while rest > 0 || at == 20 {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    out.push(kind);
-    out.extend_from_slice(&digits[at..]);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Where the value at `at` ends, if it is all there. Looks at no byte of a text, so that a long reply that comes in many
-/// pieces costs no more than its pieces.
-fn end_of(input: &[u8], at: usize, depth: usize) -> Result<Option<usize>, Ended> {
-    let Some((kind, number, after)) = line(input, at)? else { return Ok(None) };
-    match (kind, number) {
-        (b'+' | b'-' | b':', _) | (b'$' | b'*', ..0) => Ok(Some(after)),
-        (b'$', length @ ..=LONGEST) => {
-            let end = after + usize::try_from(length).map_err(|_| Ended)? + 2;
-            Ok((end <= input.len()).then_some(end))
-        }
-        (b'*', count) if depth < DEEPEST => {
-            let mut at = after;
-            for _ in 0..count {
-                match end_of(input, at, depth + 1)? {
-                    Some(end) => at = end,
-                    None => return Ok(None),
-                }
-            }
-            Ok(Some(at))
-        }
-        _ => Err(Ended),
-    }
-}
-
-/// The kind of the value at `at`, its number where it has one, and where its first line ends.
-fn line(input: &[u8], at: usize) -> Result<Option<(u8, i64, usize)>, Ended> {
-    let rest = input.get(at..).unwrap_or_default();
-    let Some(length) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\r') else {
-        return if rest.len() < LONGEST_LINE { Ok(None) } else { Err(Ended) };
-    };
-    let Some(kind) = rest.first().copied().filter(|_| length + 2 <= rest.len()) else { return Ok(None) };
-    let number = match kind {
-        b'$' | b'*' | b':' => {
-            str::from_utf8(&rest[1..length]).ok().and_then(|text| text.parse().ok()).ok_or(Ended)?
-        }
-        _ => 0,
-    };
-    Ok(Some((kind, number, at + length + 2)))
-}
-
-/// The value that `input` begins with, which is whole, and where it ends.
-fn decode(input: &[u8]) -> Option<(Reply, usize)> {
-    let (kind, number, after) = line(input, 0).ok()??;
-    let first_line = || String::from_utf8_lossy(&input[1..after - 2]).into_owned();
-    Some(match (kind, number) {
-        (b'+', _) => (Reply::Text(first_line()), after),
-        (b'-', _) => (Reply::Error(ServerError::new(&first_line())), after),
-        (b':', number) => (Reply::Int(number), after),
-        (_, ..0) => (Reply::Nil, after),
-        (b'$', length) => {
-            let end = after + usize::try_from(length).ok()?;
-            let reply = match str::from_utf8(input.get(after..end)?) {
-                Ok(text) => Reply::Text(text.to_owned()),
-                // One that cannot be read is one command's trouble: the others were carried out.
-                Err(_) => Reply::Error(Error::decode("a value is not UTF-8 text").into()),
-            };
-            (reply, end + 2)
-        }
-        (_, count) => {
-            let mut at = after;
-            let mut replies = Vec::new();
-            for _ in 0..count {
-                let (reply, end) = decode(input.get(at..)?)?;
-                replies.push(reply);
-                at += end;
-            }
-            (Reply::List(replies), at)
-        }
-    })
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 mod tests {
@@ -414,6 +310,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::task::JoinHandle;
     use tokio::time::{sleep, timeout};
 
     fn wire(size: usize) -> (Arc<Wire>, DuplexStream) {
@@ -426,12 +323,18 @@ mod tests {
         Ok(replies.into_iter().next().unwrap().text_or_nil().unwrap())
     }
 
+    /// The same in a task of its own.
+    fn getting(wire: &Arc<Wire>, key: &'static str) -> JoinHandle<Result<Option<String>, Broken>> {
+        let wire = Arc::clone(wire);
+        tokio::spawn(async move { get(&wire, key).await })
+    }
+
     /// Answers every GET with its key, byte by byte.
     async fn echo(mut server: DuplexStream) {
         let mut read = Vec::new();
         loop {
-            while let Some(end) = end_of(&read, 0, 0).unwrap() {
-                let Some((Reply::List(parts), _)) = decode(&read[..end]) else { panic!() };
+            while let Some((request, end)) = first_reply(&read).unwrap() {
+                let Reply::List(parts) = request else { panic!() };
                 let Some(Reply::Text(key)) = parts.into_iter().nth(1) else { panic!() };
                 read.drain(..end);
                 for byte in format!("${}\r\n{key}\r\n", key.len()).bytes() {
@@ -469,23 +372,17 @@ mod tests {
     async fn who_leaves_before_the_reply_leaves_the_others_theirs() {
         let (wire, mut server) = wire(4096);
         // The first reads for all, and is the one who leaves.
-        let other = tokio::spawn({
-            let wire = Arc::clone(&wire);
-            async move { get(&wire, "other").await.unwrap() }
-        });
+        let other = getting(&wire, "other");
         tokio::task::yield_now().await;
         assert!(timeout(Duration::from_millis(20), get(&wire, "leaver")).await.is_err());
         assert!(!other.is_finished());
         server.write_all(b"$1\r\nA\r\n$1\r\nB\r\n").await.unwrap();
-        assert_eq!(other.await.unwrap().as_deref(), Some("A"));
+        assert_eq!(other.await.unwrap().unwrap().as_deref(), Some("A"));
         // Nor does the leaver's reply, which is still to be read, go to the next.
-        let next = tokio::spawn({
-            let wire = Arc::clone(&wire);
-            async move { get(&wire, "next").await.unwrap() }
-        });
+        let next = getting(&wire, "next");
         sleep(Duration::from_millis(5)).await;
         server.write_all(b"$1\r\nC\r\n").await.unwrap();
-        assert_eq!(next.await.unwrap().as_deref(), Some("C"));
+        assert_eq!(next.await.unwrap().unwrap().as_deref(), Some("C"));
     }
 
     #[tokio::test]
@@ -504,10 +401,7 @@ mod tests {
     #[tokio::test]
     async fn who_leaves_before_a_byte_was_sent_disturbs_nobody() {
         let (wire, mut server) = wire(4096);
-        let first = tokio::spawn({
-            let wire = Arc::clone(&wire);
-            async move { get(&wire, "first").await.unwrap() }
-        });
+        let first = getting(&wire, "first");
         tokio::task::yield_now().await;
         drop(wire.request(&[Command::of(["GET", "never-polled"])]));
         let mut last = Box::pin(timeout(Duration::from_secs(5), get(&wire, "last")));
@@ -526,7 +420,7 @@ mod tests {
         };
         let (last, said) = tokio::join!(last, answers);
         assert_eq!(
-            (first.await.unwrap().as_deref(), last.unwrap().unwrap().as_deref()),
+            (first.await.unwrap().unwrap().as_deref(), last.unwrap().unwrap().as_deref()),
             (Some("A"), Some("C"))
         );
         assert!(!said.contains("left") && !said.contains("never-polled"), "{said}");
@@ -548,16 +442,11 @@ mod tests {
     async fn a_connection_that_ends_breaks_everybody_and_is_no_longer_open() {
         let (wire, server) = wire(4096);
         assert!(wire.is_open());
-        let callers: Vec<_> = (0..3)
-            .map(|_| {
-                let wire = Arc::clone(&wire);
-                tokio::spawn(async move { get(&wire, "key").await == Err(Broken::Sent) })
-            })
-            .collect();
+        let callers = [(); 3].map(|()| getting(&wire, "key"));
         sleep(Duration::from_millis(5)).await;
         drop(server);
         for caller in callers {
-            assert!(caller.await.unwrap());
+            assert_eq!(caller.await.unwrap(), Err(Broken::Sent));
         }
         assert!(!wire.is_open());
     }
@@ -567,39 +456,5 @@ mod tests {
         let (wire, server) = wire(4096);
         drop(server);
         assert!(!wire.is_open());
-    }
-
-    #[test]
-    fn a_reply_is_read_when_it_is_whole_and_not_before() {
-        for whole in [
-            "+OK\r\n",
-            "-ERR no\r\n",
-            ":-7\r\n",
-            "$-1\r\n",
-            "$0\r\n\r\n",
-            "*0\r\n",
-            "*2\r\n:1\r\n*1\r\n$2\r\nab\r\n",
-        ] {
-            let bytes = whole.as_bytes();
-            for part in 0..bytes.len() {
-                assert_eq!(end_of(&bytes[..part], 0, 0).unwrap(), None, "{whole} {part}");
-            }
-            assert_eq!(end_of(bytes, 0, 0).unwrap(), Some(bytes.len()), "{whole}");
-            assert_eq!(decode(bytes).unwrap().1, bytes.len(), "{whole}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_reply_breaks_the_connection() {
-        for nonsense in [
-            "HTTP/1.1 400\r\n",
-            "$x\r\n",
-            "*-x\r\n",
-            "$9223372036854775807\r\n",
-            &"*1\r\n".repeat(20),
-            &"+".repeat(LONGEST_LINE),
-        ] {
-            assert!(end_of(nonsense.as_bytes(), 0, 0).is_err(), "{nonsense}");
-        }
     }
 }
