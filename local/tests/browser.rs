@@ -8,15 +8,13 @@ use std::process::Command;
 
 use onetap_local::Local;
 use onetap_local::arguments::Options;
+use onetap_servers::alone;
 use onetap_store::config::Variables;
-use tokio::sync::Mutex;
-
-/// One browser at a time: two that share two processors see each other's pauses.
-static BROWSER: Mutex<()> = Mutex::const_new(());
 
 /// Plays `scenario` on a bundle of its own.
 async fn play(scenario: &'static str) {
-    let _alone = BROWSER.lock().await;
+    // Two browsers that share two processors see each other's pauses.
+    let _alone = alone();
     let nothing_set = Variables::from_lookup(|_| None);
     let local = Local::start(&Options { port: Some(0), ..Options::default() }, &nothing_set).await.unwrap();
     let folder = env!("CARGO_MANIFEST_DIR");

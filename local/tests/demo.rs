@@ -3,11 +3,12 @@
 
 mod support;
 
-use onetap_servers::{Backend, Environment};
+use onetap_servers::{Backend, Environment, alone};
 use support::program;
 
 /// Runs the demo, and returns what it printed.
 fn demo(store: &str, variables: &[(&str, String)]) -> String {
+    let _alone = alone();
     let output = program(variables).args(["--demo", "--store", store]).output().unwrap();
     let (told, wrong) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());

@@ -60,17 +60,6 @@ async fn every_path_answers() {
 }
 
 #[tokio::test]
-async fn metrics_tell_of_the_taps() {
-    let runner = Runner::start().await;
-    runner.deliver(BOB, tap("action=settings"), 1).await;
-    let metrics = runner.call(Method::GET, "/metrics", "").await.text;
-    assert!(
-        metrics.contains(r#"line_webhook_events_total{event_type="postback",outcome="handled"} 1"#),
-        "{metrics}"
-    );
-}
-
-#[tokio::test]
 async fn of_twenty_taps_at_once_one_is_answered_with_a_forecast() {
     let runner = Runner::start().await;
     runner.control(Method::PUT, "weather", json!({ "delay_ms": 700 })).await;

@@ -5,9 +5,12 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
-use support::program;
+use http::Method;
+use onetap_local::client::Client;
+use serde_json::json;
+use support::{BOB, program, tap};
 
 /// Runs it to its end: the exit code, and what it said on standard error.
 fn run(arguments: &[&str], variables: &[(&str, String)]) -> (Option<i32>, String) {
@@ -80,12 +83,32 @@ fn a_store_that_is_not_there_is_said_and_its_address_is_not() {
     assert!(!said.contains("planted-password"), "{said}");
 }
 
-struct Running(Child);
+/// The program while it runs, and where it listens.
+struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    url: String,
+}
+
+impl Running {
+    fn start() -> Running {
+        let command =
+            program(&[]).args(["--port", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = command.unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let url = line.trim_end().strip_prefix("onetap is running: open ");
+        let url = url.unwrap_or_else(|| panic!("{line}")).trim_end_matches('/').to_owned();
+        assert!(url.starts_with("http://127.0.0.1:"), "{line}");
+        Running { child, out, url }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -95,22 +118,31 @@ fn ctrl_c_and_a_polite_request_stop_it_with_success() {
     use rustix::process::{Pid, Signal, kill_process};
 
     for signal in [Signal::INT, Signal::TERM] {
-        let command =
-            program(&[]).args(["--port", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut running = Running(command.unwrap());
-        let mut out = BufReader::new(running.0.stdout.take().unwrap());
+        let mut running = Running::start();
         let mut line = String::new();
-        out.read_line(&mut line).unwrap();
-        assert!(line.starts_with("onetap is running: open http://127.0.0.1:"), "{line}");
         while !line.contains("Ctrl-C") {
             line.clear();
-            assert!(out.read_line(&mut line).unwrap() > 0, "it ended before it was asked to");
+            assert!(running.out.read_line(&mut line).unwrap() > 0, "it ended before it was asked to");
         }
-        let pid = Pid::from_child(&running.0);
+        let pid = Pid::from_child(&running.child);
         kill_process(pid, signal).unwrap();
-        assert_eq!(running.0.wait().unwrap().code(), Some(0), "{signal:?}");
+        assert_eq!(running.child.wait().unwrap().code(), Some(0), "{signal:?}");
         let mut said = String::new();
-        running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        running.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "", "it had nothing to warn of");
     }
+}
+
+/// Metrics are counted for a whole process: only a process of its own has an exact count.
+#[tokio::test]
+async fn metrics_tell_of_the_taps() {
+    let running = Running::start();
+    let client = Client::new(&running.url);
+    let tap = json!({ "user": BOB, "events": [tap("action=settings")], "times": 1 });
+    client.json(Method::POST, "/playground/deliver", &tap).await.unwrap();
+    let metrics = client.call(Method::GET, "/metrics", &[], String::new()).await.unwrap().text;
+    assert!(
+        metrics.contains(r#"line_webhook_events_total{event_type="postback",outcome="handled"} 1"#),
+        "{metrics}"
+    );
 }

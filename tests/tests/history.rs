@@ -1,11 +1,12 @@
 //! Clients on every backend while things go wrong, and a checker that must find nothing; and the same with one fence
 //! taken down, where it must find something.
 //!
-//! `ONETAP_SEED=… cargo nextest run -p onetap-tests --run-ignored all history` repeats a run.
+//! `ONETAP_SEED=… cargo test -p onetap-tests --test history -- --include-ignored` repeats a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::time::Duration;
 
+use onetap_servers::alone;
 use onetap_tests::history::run::Side;
 use onetap_tests::history::sabotage::Fence;
 use onetap_tests::history::seed::Seed;
@@ -14,6 +15,7 @@ use onetap_tests::history::{Backend, on_memory, on_servers};
 const SHORT: Duration = Duration::from_secs(30);
 
 async fn nothing_is_doubled_or_lost(backend: Backend) {
+    let _alone = alone();
     let seed = Seed::from_env();
     eprintln!("ONETAP_SEED={seed}");
     let outcome = on_servers(backend, seed, SHORT).await;

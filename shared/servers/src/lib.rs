@@ -6,6 +6,7 @@
     reason = "test support: a server that cannot start fails its test on the spot and says why"
 )]
 
+pub mod alone;
 pub mod broken;
 pub mod dynamo;
 pub mod environment;
@@ -22,6 +23,7 @@ mod connections;
 mod http;
 mod process;
 
+pub use self::alone::{Alone, alone};
 pub use self::broken::Broken;
 pub use self::dynamo::{Dynamo, create_table, dynamodb_local};
 pub use self::environment::{Backend, Environment};

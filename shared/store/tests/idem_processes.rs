@@ -48,6 +48,7 @@ struct Pace {
 
 /// The promises, on the store that `environment` names.
 async fn suite(mut environment: Environment, pace: Pace) {
+    let _alone = onetap_servers::alone();
     let store = support::store(&environment);
     environment.push(("IDEM_LOCK_TTL_SECONDS", pace.lease.to_string()));
     environment.push(("IDEM_WAIT_INTERVAL_MS", pace.look.to_string()));

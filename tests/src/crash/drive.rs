@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use onetap_line::testing::MessagingApi;
-use onetap_servers::{Backend, Environment};
+use onetap_servers::{Alone, Backend, Environment, alone};
 use onetap_store::config::Secret;
 use onetap_store::lease::unique_token;
 use onetap_store::{Key, Store, open};
@@ -39,6 +39,7 @@ pub struct World {
     published: Option<Published>,
     functions: Functions,
     turns: Semaphore,
+    _alone: Alone,
 }
 
 /// A run with nothing in its way, to compare with.
@@ -50,6 +51,7 @@ struct Undisturbed {
 impl World {
     /// Starts the servers. Locks and claims are as short as they can be told to be.
     pub async fn start(backend: Backend) -> World {
+        let alone = alone();
         let line = MessagingApi::start(Secret::new(ACCESS_TOKEN)).unwrap();
         let mut environment = Environment::start(backend)
             .await
@@ -69,7 +71,15 @@ impl World {
         let lookup = |name: &str| environment.lookup(name);
         let store = open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap();
         let functions = Functions::new(&lookup);
-        World { store, functions, published, environment, line, turns: Semaphore::new(AT_ONCE) }
+        World {
+            store,
+            functions,
+            published,
+            environment,
+            line,
+            turns: Semaphore::new(AT_ONCE),
+            _alone: alone,
+        }
     }
 
     /// Kills a process at every point of every scenario, retries, and compares. How many points each had.

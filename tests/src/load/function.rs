@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onetap_line::testing::MessagingApi;
 use onetap_servers::runtime::Answer;
-use onetap_servers::{Program, Redis, RuntimeApi, TcpProxy};
+use onetap_servers::{Alone, Program, Redis, RuntimeApi, TcpProxy, alone};
 use onetap_store::config::Secret;
 use serde_json::Value;
 
@@ -24,11 +24,13 @@ pub struct Fleet {
     store: TcpProxy,
     redis: Redis,
     line: MessagingApi,
+    _alone: Alone,
 }
 
 impl Fleet {
     /// Starts the instances, and returns when each has asked for its first event.
     pub async fn start(function: Function) -> Fleet {
+        let alone = alone();
         let redis = Redis::start().await;
         let upstream: SocketAddr = redis.url().trim_start_matches("redis://").parse().unwrap();
         let store = TcpProxy::start(upstream).await;
@@ -44,7 +46,7 @@ impl Fleet {
         let start = || api.run(&program, variables.iter().map(|(name, value)| (*name, value)));
         let instances = (0..INSTANCES).map(|_| start()).collect();
         api.polled(INSTANCES as u64).await;
-        Fleet { api, instances, store, redis, line }
+        Fleet { api, instances, store, redis, line, _alone: alone }
     }
 
     /// The answer to an event: never none, and never an error of the runtime's.
