@@ -72,6 +72,12 @@ impl Stack {
         &self.resources.get(name).unwrap_or_else(|| panic!("there is no {name}"))["Properties"]
     }
 
+    /// Whether CloudFormation is told to make `other` before `name`.
+    pub fn waits_for(&self, name: &str, other: &str) -> bool {
+        let names = self.resources[name]["DependsOn"].as_array();
+        names.into_iter().flatten().any(|name| name == other)
+    }
+
     /// The resources of a type, by name.
     pub fn of_type(&self, kind: &str) -> Vec<(&str, &Value)> {
         let all = self.resources.iter().filter(|(_, resource)| resource["Type"] == kind);

@@ -182,14 +182,38 @@ fn every_route_leads_to_a_function_that_may_be_called_by_it() {
 }
 
 #[test]
-fn the_http_api_is_throttled_as_the_parameters_say() {
-    let stack = Template::read().with(&[ORIGIN, ("ApiRateLimit", "7"), ("ApiBurstLimit", "9")]);
+fn each_route_is_throttled_by_itself_as_the_parameters_say() {
+    let stack = Template::read().with(&[
+        ORIGIN,
+        ("ApiRateLimit", "7"),
+        ("ApiBurstLimit", "9"),
+        ("WebhookRateLimit", "70"),
+        ("WebhookBurstLimit", "90"),
+    ]);
     let stages = stack.of_type("AWS::ApiGatewayV2::Stage");
     assert_eq!(stages.len(), 1);
-    let limits = &stages[0].1["DefaultRouteSettings"];
-    assert_eq!((number(&limits["ThrottlingRateLimit"]), number(&limits["ThrottlingBurstLimit"])), (7, 9));
-    assert_eq!(stages[0].1["StageName"], "$default", "the paths have no stage before them");
-    assert_eq!(stages[0].1["AutoDeploy"], true);
+    let (stage, properties) = stages[0];
+    let limits = |of: &Value| (number(&of["ThrottlingRateLimit"]), number(&of["ThrottlingBurstLimit"]));
+    assert_eq!(limits(&properties["DefaultRouteSettings"]), (7, 9));
+    let routes = stack.of_type("AWS::ApiGatewayV2::Route");
+    let settings = properties["RouteSettings"].as_object().unwrap();
+    assert_eq!(settings.len(), routes.len(), "no setting without a route");
+    for (name, route) in routes {
+        let key = route["RouteKey"].as_str().unwrap();
+        let expected = if key == "POST /line/webhook" { (70, 90) } else { (7, 9) };
+        assert_eq!(limits(&settings[key]), expected, "{key}");
+        assert!(stack.waits_for(stage, name), "a stage takes settings only for routes that exist: {name}");
+    }
+    assert_eq!(properties["StageName"], "$default", "the paths have no stage before them");
+    assert_eq!(properties["AutoDeploy"], true);
+}
+
+#[test]
+fn forged_posts_need_more_than_the_limit_of_the_other_routes_to_turn_line_away() {
+    let stack = Template::read().with(&[ORIGIN]);
+    let settings = &stack.properties("HttpStage")["RouteSettings"];
+    let rate = |key: &str| number(&settings[key]["ThrottlingRateLimit"]);
+    assert!(rate("POST /line/webhook") >= 5 * rate("ANY /users/{user_id}/last-transaction"));
 }
 
 #[test]
