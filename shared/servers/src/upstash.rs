@@ -81,6 +81,11 @@ impl Upstash {
         self.0.app().scripts.refuse_publish(on);
     }
 
+    /// Whether scripts reach Redis with their `allow-key-locking` line, which stock Redis refuses.
+    pub fn pass_on_the_key_locking_line(&self, on: bool) {
+        self.0.app().scripts.pass_on_key_locking(on);
+    }
+
     /// Closes the idle connections of its clients; returns when they are closed.
     pub fn close_idle_connections(&self) {
         self.0.connections.close();

@@ -25,9 +25,14 @@ const WITHOUT_PUBLISH: &str = concat!(
 pub(super) struct Scripts {
     sources: Mutex<HashMap<String, String>>,
     refuse_publish: AtomicBool,
+    pass_on_key_locking: AtomicBool,
 }
 
 impl Scripts {
+    pub(super) fn pass_on_key_locking(&self, on: bool) {
+        self.pass_on_key_locking.store(on, Ordering::SeqCst);
+    }
+
     pub(super) fn refuse_publish(&self, on: bool) {
         self.refuse_publish.store(on, Ordering::SeqCst);
     }
@@ -69,9 +74,12 @@ impl Scripts {
     /// Takes out a first line that stock Redis refuses, and puts in what is to be forbidden.
     fn rewrite(&self, source: &str) -> String {
         let forbid = if self.refuse_publish.load(Ordering::SeqCst) { WITHOUT_PUBLISH } else { "" };
+        let strip = !self.pass_on_key_locking.load(Ordering::SeqCst);
         match source.split_once('\n') {
             // The line itself stays, empty: errors still name the right lines.
-            Some((first, rest)) if first.starts_with("#!") && first.contains("allow-key-locking") => {
+            Some((first, rest))
+                if strip && first.starts_with("#!") && first.contains("allow-key-locking") =>
+            {
                 format!("\n{forbid}{rest}")
             }
             Some((first, rest)) if first.starts_with("#!") => format!("{first}\n{forbid}{rest}"),
