@@ -1,6 +1,9 @@
 //! The one write: a [`Batch`] of changes, each under an expectation about what is there now.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use serde_json::value::RawValue;
 
 use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
 
@@ -85,7 +88,7 @@ pub enum Write {
         key: Key,
         /// The `seq` in `json`.
         seq: u64,
-        /// The object.
+        /// The object; it begins with its `seq`.
         json: String,
         /// For how long, counted only if it is set.
         ttl: Ttl,
@@ -153,10 +156,14 @@ impl Batch {
         self.with(Write::Delete { key: key.clone(), expect: Expect::Is(is.into()) })
     }
 
-    /// Sets `key` to the object `json` for `ttl`, unless what is there has the same or a higher `seq`.
+    /// Sets `key` to the object `json` for `ttl`, unless what is there has the same or a higher `seq` ([`seq_of`]).
+    ///
+    /// What is kept begins with its `seq`, as `{"seq":7,…}`: an object that does not is kept with its members in another
+    /// order. So the next write finds the number without parsing JSON, on every backend the same.
     #[must_use]
     pub fn put_if_newer(self, key: &Key, seq: u64, json: impl Into<String>, ttl: impl Into<Ttl>) -> Batch {
-        self.with(Write::PutIfNewer { key: key.clone(), seq, json: json.into(), ttl: ttl.into() })
+        let json = beginning_with_seq(seq, json.into());
+        self.with(Write::PutIfNewer { key: key.clone(), seq, json, ttl: ttl.into() })
     }
 
     /// Adds a record to `log`.
@@ -222,6 +229,12 @@ impl Batch {
         self.writes.iter().any(marked) || self.writes.iter().all(harmless)
     }
 
+    /// Whether the batch rings a channel.
+    #[cfg(any(feature = "redis", feature = "upstash"))]
+    pub(crate) fn publishes(&self) -> bool {
+        self.writes.iter().any(|write| matches!(write, Write::Publish { .. }))
+    }
+
     /// What every backend checks before it sends anything.
     pub fn validate(&self, max_value: usize) -> Result<(), Error> {
         if self.writes.len() > MAX_WRITES {
@@ -245,7 +258,7 @@ impl Batch {
                         "position of append {n}, of {appends} in the batch"
                     )));
                 }
-                Write::PutIfNewer { seq, json, .. } if seq_of(json) != Some(*seq) => {
+                Write::PutIfNewer { seq, json, .. } if parsed_seq(json) != Some(*seq) => {
                     return Err(Error::rejected(
                         "put_if_newer needs a JSON object whose `seq` is the one given",
                     ));
@@ -358,16 +371,99 @@ impl Mismatch {
     }
 }
 
-/// The `seq` of a JSON object: a whole number, at most 2^53, beyond which Lua's are not exact. `None` for anything else,
-/// which any sequence number is newer than.
+/// The `seq` of a JSON object: a whole number, at most 2^53, up to which every reader of JSON is exact. `None` for
+/// anything else, which any sequence number is newer than.
+///
+/// A text that begins with it, `{"seq":N,` or `{"seq":N}`, is judged by that beginning alone: no JSON parser is needed, so
+/// that no two of them have to agree. Every other text is parsed here, and nowhere else.
 pub fn seq_of(json: &str) -> Option<u64> {
+    leading_seq(json).or_else(|| parsed_seq(json))
+}
+
+/// Sequence numbers are at most 2^53.
+const MAX_SEQ: u64 = 1 << 53;
+
+fn leading_seq(json: &str) -> Option<u64> {
+    let rest = json.strip_prefix(r#"{"seq":"#)?;
+    let (digits, _) = rest.split_once([',', '}'])?;
+    let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    digits.parse().ok().filter(|seq| plain && *seq <= MAX_SEQ)
+}
+
+/// The same object with `seq` as its first member. What is no such object stays as it is, to be rejected with its batch.
+fn beginning_with_seq(seq: u64, json: String) -> String {
+    if leading_seq(&json).is_some() || parsed_seq(&json) != Some(seq) {
+        return json;
+    }
+    let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(&json) else {
+        return json;
+    };
+    let mut object = format!(r#"{{"seq":{seq}"#);
+    for (name, value) in members.iter().filter(|(name, _)| *name != "seq") {
+        let Ok(name) = serde_json::to_string(name) else {
+            return json;
+        };
+        object.extend([",", &name, ":", value.get()]);
+    }
+    object.push('}');
+    object
+}
+
+fn parsed_seq(json: &str) -> Option<u64> {
     #[derive(serde::Deserialize)]
     struct Sequenced {
-        seq: f64,
+        seq: serde_json::Number,
     }
     // serde would take an array for the struct's fields.
     let object =
         json.trim_start().starts_with('{').then(|| serde_json::from_str::<Sequenced>(json).ok()).flatten()?;
-    let whole = object.seq >= 0.0 && object.seq <= (1u64 << 53) as f64 && object.seq.fract() == 0.0;
-    whole.then_some(object.seq as u64)
+    let whole = |number: f64| number.fract() == 0.0 && (0.0..=MAX_SEQ as f64).contains(&number);
+    let seq = object.seq.as_u64().or_else(|| object.seq.as_f64().filter(|n| whole(*n)).map(|n| n as u64));
+    seq.filter(|seq| *seq <= MAX_SEQ)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_is_read_from_the_beginning_without_parsing() {
+        for (text, seq) in [
+            (r#"{"seq":7}"#, Some(7)),
+            (r#"{"seq":0,"a":1}"#, Some(0)),
+            (r#"{"seq":7,"seq":9}"#, Some(7)),
+            (r#"{"seq":7,"#, Some(7)),
+            (r#"{"seq":9007199254740992}"#, Some(MAX_SEQ)),
+            (r#"{"seq":9007199254740993}"#, None),
+            (r#"{"seq":07}"#, None),
+            (r#"{"seq":}"#, None),
+            (r#"{"seq":+7}"#, None),
+            (r#"{"seq":-1}"#, None),
+            (r#" {"seq": 7.0}"#, Some(7)),
+            (r#"{"a":1,"seq":7}"#, Some(7)),
+            (r#"{"a":1,"seq":7,"seq":7}"#, None),
+            (r#"[{"seq":7}]"#, None),
+            ("[7]", None),
+            ("", None),
+        ] {
+            assert_eq!(seq_of(text), seq, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_begins_with_its_sequence_and_loses_nothing() {
+        for (given, kept) in [
+            (r#"{"seq":7,"b":1,"a":2}"#, r#"{"seq":7,"b":1,"a":2}"#),
+            (r#"{"b" : 1.10, "seq":7, "a":{"seq":9} }"#, r#"{"seq":7,"a":{"seq":9},"b":1.10}"#),
+            (r#" {"seq": 7.0}"#, r#"{"seq":7}"#),
+            (r#"{"\u0073eq":7}"#, r#"{"seq":7}"#),
+            (r#"{"天":"\ud83d","q\"":"","seq":7}"#, r#"{"seq":7,"q\"":"","天":"\ud83d"}"#),
+            // Not what was promised: rejected with the batch, as it is.
+            (r#"{"a":1,"seq":8}"#, r#"{"a":1,"seq":8}"#),
+            (r#"{"a":1,"seq":7,"seq":7}"#, r#"{"a":1,"seq":7,"seq":7}"#),
+            ("no json", "no json"),
+        ] {
+            assert_eq!(beginning_with_seq(7, given.to_owned()), kept);
+        }
+    }
 }

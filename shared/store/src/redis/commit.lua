@@ -3,16 +3,20 @@
 -- KEYS   the key or log of each write but 'publish', in the order of the writes
 -- ARGV   six fields a write:
 --        1 what    'check', 'put', 'delete', 'newer', 'append' or 'publish'
---        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing
---        3 old     the value that is expected
+--        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing;
+--                  newer: 'older' or 'not-older' if the client has judged the value `old`, '' if it has judged none
+--        3 old     the value that is expected; newer: the value that the client has judged
 --        4 new     the value, record or message; for a put of a position, which append it is of (from 1)
 --        5 ttl     in milliseconds, '' for ever
 --        6 extra   put: 'text' or 'position'; newer: its seq; append: about how many to keep, '' all;
 --                  publish: the channel
 -- reply  { 1, position, … }             applied; a position for each append
+--        { 3, position, … }             applied, but the server does not let a script publish: the client has to
 --        { 0, n, there, n, there, … }   refused; each of KEYS (from 1) that failed, with what is there, nil if nothing
+--        { 2, n, there, n, there, … }   nothing done; each of KEYS whose value only the client can judge
 --
--- Lua has no rollback, so whatever can fail comes before the first write.
+-- Lua has no rollback, so whatever can fail comes before the first write, or is the first write. (A server that is out
+-- of memory, is a replica, lacks replicas or cannot save refuses a script's first write and none after it.)
 
 local FIELDS = 6
 local writes, named = {}, 0
@@ -28,45 +32,81 @@ for at = 1, #ARGV, FIELDS do
   writes[#writes + 1] = write
 end
 
--- The seq of a JSON object: a whole number up to 2^53. nil for anything else, which any sequence number is newer than.
-local function seq_of(json)
-  local read, object = pcall(cjson.decode, json)
-  local seq = read and type(object) == 'table' and object.seq
-  local whole = type(seq) == 'number' and seq >= 0 and seq <= 9007199254740992 and seq % 1 == 0
-  return whole and seq or nil
+-- The seq of a value that begins with it, `{"seq":N,` or `{"seq":N}`, as our own do. Any other value is for the client to
+-- judge: a JSON parser here would have to agree with the client's. 15 digits are exact in Lua.
+local function leading_seq(json)
+  local digits = string.match(json, '^{"seq":(%d+)[,}]')
+  local plain = digits and #digits <= 15 and (digits == '0' or string.sub(digits, 1, 1) ~= '0')
+  return plain and tonumber(digits)
 end
+
+-- A log that holds this position or a later one was filled by another program, and may take no more records.
+local BEYOND_ANY_CLOCK = '9223372036854775807-0'
 
 -- Judge: every expectation against what is there; one that fails refuses all, and all that fail are told.
 -- (Reading a key of another type fails right here, with nothing written.)
-local refusal = { 0 }
+local refusal, unjudged = { 0 }, { 2 }
 for _, write in ipairs(writes) do
   if write.what == 'append' then
-    redis.call('XLEN', write.key)
+    if #redis.call('XRANGE', write.key, BEYOND_ANY_CLOCK, '+', 'COUNT', 1) > 0 then
+      return redis.error_reply('FULLLOG a log may take no more records')
+    end
+  elseif write.what == 'newer' then
+    local there = redis.call('GET', write.key)
+    if not there then
+      write.due = true
+    elseif write.expect ~= '' and there == write.old then
+      write.due = write.expect == 'older'
+    else
+      local seq = leading_seq(there)
+      if seq then
+        write.due = seq < tonumber(write.extra)
+      else
+        unjudged[#unjudged + 1] = write.n
+        unjudged[#unjudged + 1] = there
+      end
+    end
   elseif write.what ~= 'publish' then
-    write.there = redis.call('GET', write.key)
+    local there = redis.call('GET', write.key)
     local holds
-    if write.expect == '' then
-      holds = true
-    elseif write.there then
-      holds = write.expect ~= 'absent' and write.there == write.old
+    if there then
+      holds = write.expect ~= 'absent' and there == write.old
     else
       holds = write.expect ~= 'is'
     end
     if not holds then
       refusal[#refusal + 1] = write.n
-      refusal[#refusal + 1] = write.there
+      refusal[#refusal + 1] = there
     end
+    write.due = write.what == 'put'
   end
 end
 if #refusal > 1 then
   return refusal
 end
+if #unjudged > 1 then
+  return unjudged
+end
 
--- Publish: ahead of the writes, because a server may forbid it inside a script. Nobody can read before the script
--- has ended, so who hears it finds everything in place.
+-- Permit: a user who may do one part of the batch and not another does none of it. (Redis has checked KEYS already. A
+-- server that has no access control lists has no such function.)
+local function permit(...)
+  if redis.acl_check_cmd and not redis.acl_check_cmd(...) then
+    error('NOPERM the user may not do all of the batch')
+  end
+end
 for _, write in ipairs(writes) do
-  if write.what == 'publish' then
-    redis.call('PUBLISH', write.extra, write.new)
+  if write.what == 'append' then
+    permit('XADD', write.key, '*', 'data', '')
+    if write.ttl == '' then
+      permit('PERSIST', write.key)
+    else
+      permit('PEXPIRE', write.key, write.ttl)
+    end
+  elseif write.due then
+    permit('SET', write.key, '')
+  elseif write.what == 'delete' then
+    permit('DEL', write.key)
   end
 end
 
@@ -99,19 +139,26 @@ local function set(write, value)
   end
 end
 for _, write in ipairs(writes) do
-  if write.what == 'put' then
+  if write.due then
     set(write, write.extra == 'position' and positions[tonumber(write.new)] or write.new)
-  elseif write.what == 'newer' then
-    local there = write.there and seq_of(write.there)
-    if not there or there < tonumber(write.extra) then
-      set(write, write.new)
-    end
   end
 end
--- Deletions come last: a server out of memory refuses all of the above, and none of these.
+
+-- Delete: after what needs memory. A batch that only deletes is done on a full server too.
 for _, write in ipairs(writes) do
   if write.what == 'delete' then
     redis.call('DEL', write.key)
+  end
+end
+
+-- Publish: last, so that nobody hears of what did not happen. Nobody can read before the script has ended, so whoever
+-- hears it finds everything in place. (The client sends the script without this paragraph to a server that refuses it.)
+for _, write in ipairs(writes) do
+  if write.what == 'publish' then
+    local heard = redis.pcall('PUBLISH', write.extra, write.new)
+    if type(heard) == 'table' and heard.err then
+      reply[1] = 3
+    end
   end
 end
 

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Batch, Commit, Error, Expect, Mismatch, Position, Record, Ttl, Value, Write};
+use crate::{Batch, Commit, Error, Expect, Key, Mismatch, Position, Record, Ttl, Value, Write, seq_of};
+
+/// No count that is sent is larger. No log holds as many records, so that a larger one means all of them.
+pub(super) const MAX_COUNT: usize = u32::MAX as usize;
 
 /// A command: its name and arguments.
 pub struct Command<'a>(Vec<Cow<'a, str>>);
@@ -31,7 +34,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// A script, by text and by hash.
+/// `commit.lua`, by text and by hash.
 #[derive(Debug)]
 pub(super) struct Script {
     text: String,
@@ -39,31 +42,54 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn new(head: &str, body: &str) -> Script {
-        let text = [head, body].concat();
+    /// The script under the line `head`. One that does not `publish` lacks the command altogether.
+    pub(super) fn new(head: &str, publish: bool) -> Script {
+        const WHOLE: &str = include_str!("commit.lua");
+        let text = match WHOLE.split_once("-- Publish:") {
+            Some((before, _)) if !publish => [head, before, "return reply\n"].concat(),
+            _ => [head, WHOLE].concat(),
+        };
         let hash = sha1_smol::Sha1::from(&text).digest().to_string();
         Script { text, hash }
     }
 
     /// The call that runs `batch`: with the text (which the server then keeps), or by the hash alone.
-    pub(super) fn call<'a>(&'a self, batch: &'a Batch, with_text: bool, publish: bool) -> Command<'a> {
+    pub(super) fn call<'a>(
+        &'a self,
+        batch: &'a Batch,
+        judged: &'a [Judged],
+        with_text: bool,
+        publish: bool,
+    ) -> Command<'a> {
         let writes = || batch.writes().iter().filter(|w| publish || !matches!(w, Write::Publish { .. }));
         let keys: Vec<Cow<'a, str>> = writes().filter_map(|w| w.name().map(Cow::Borrowed)).collect();
         let (name, script) = if with_text { ("EVAL", &self.text) } else { ("EVALSHA", &self.hash) };
         let mut parts: Vec<Cow<'a, str>> = vec![name.into(), script.into(), keys.len().to_string().into()];
         parts.extend(keys);
-        parts.extend(writes().flat_map(fields));
+        parts.extend(writes().flat_map(|write| fields(write, judged)));
         Command(parts)
     }
 }
 
+/// A value under a key of `put_if_newer` that the script cannot judge, and the judgement.
+pub(super) struct Judged {
+    pub(super) key: Key,
+    there: String,
+    older: bool,
+}
+
 /// The six fields of a write, as the head of `commit.lua` lists them.
-fn fields(write: &Write) -> [Cow<'_, str>; 6] {
-    let (expect, old) = match write.expectation() {
-        None => ("", ""),
-        Some((_, Expect::Absent)) => ("absent", ""),
-        Some((_, Expect::Is(old))) => ("is", old.as_str()),
-        Some((_, Expect::AbsentOr(old))) => ("absent-or", old.as_str()),
+fn fields<'a>(write: &'a Write, judged: &'a [Judged]) -> [Cow<'a, str>; 6] {
+    let (expect, old) = match (write, write.expectation()) {
+        (_, Some((_, Expect::Absent))) => ("absent", ""),
+        (_, Some((_, Expect::Is(old)))) => ("is", old.as_str()),
+        (_, Some((_, Expect::AbsentOr(old)))) => ("absent-or", old.as_str()),
+        (Write::PutIfNewer { key, .. }, None) => match judged.iter().find(|judged| judged.key == *key) {
+            Some(Judged { there, older: true, .. }) => ("older", there.as_str()),
+            Some(Judged { there, older: false, .. }) => ("not-older", there.as_str()),
+            None => ("", ""),
+        },
+        (_, None) => ("", ""),
     };
     let life = |ttl: &Ttl| ttl.millis().map_or("".into(), |millis| Cow::from(millis.to_string()));
     let none = || Cow::Borrowed("");
@@ -71,12 +97,13 @@ fn fields(write: &Write) -> [Cow<'_, str>; 6] {
         Write::Check { .. } => ("check", none(), none(), none()),
         Write::Put { value: Value::Text(text), ttl, .. } => ("put", text.into(), life(ttl), "text".into()),
         Write::Put { value: Value::PositionOf(n), ttl, .. } => {
-            ("put", (n + 1).to_string().into(), life(ttl), "position".into())
+            ("put", n.saturating_add(1).to_string().into(), life(ttl), "position".into())
         }
         Write::Delete { .. } => ("delete", none(), none(), none()),
         Write::PutIfNewer { seq, json, ttl, .. } => ("newer", json.into(), life(ttl), seq.to_string().into()),
         Write::Append { text, keep, .. } => {
-            let about = keep.about.map_or("".into(), |n| Cow::from(n.max(1).to_string()));
+            let trim = keep.about.filter(|about| *about <= MAX_COUNT);
+            let about = trim.map_or("".into(), |about| Cow::from(about.max(1).to_string()));
             ("append", text.into(), life(&keep.ttl), about)
         }
         Write::Publish { channel, text } => ("publish", text.into(), none(), channel.as_str().into()),
@@ -112,15 +139,41 @@ impl fmt::Debug for Reply {
 }
 
 /// An error that the server itself reported. It may quote arguments, so that only what it is known by is kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerError(Error, Cause);
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Cause {
     ScriptUnknown,
-    PublishForbidden,
-    Other,
+    HeadRefused,
+    Known,
+    Unknown,
 }
+
+/// Codes of a server that takes no writes now and will later. The script meets them at its first write at the latest, so
+/// that nothing of it happened.
+const PASSING: [&str; 11] = [
+    "OOM",
+    "READONLY",
+    "NOREPLICAS",
+    "MISCONF",
+    "LOADING",
+    "BUSY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "MOVED",
+    "ASK",
+];
+
+/// What Upstash says when a plan is used up: "ERR max requests limit exceeded", "ERR max daily request limit exceeded",
+/// "ERR DB capacity quota exceeded", "ERR max concurrent connections exceeded".
+const USED_UP: [&str; 3] = ["limit exceeded", "quota exceeded", "connections exceeded"];
+
+/// What a server says that does not take the first line of the script: an unknown flag of it, or keys that it takes for
+/// dynamic. (Redis before 7 takes no such line at all.)
+const HEAD_REFUSED: [&str; 5] =
+    ["dynamic keys", "shebang", "script flag", "allow-key-locking", "unexpected symbol near '#'"];
 
 impl From<ServerError> for Error {
     fn from(error: ServerError) -> Error {
@@ -130,39 +183,47 @@ impl From<ServerError> for Error {
 
 impl From<Error> for ServerError {
     fn from(error: Error) -> ServerError {
-        ServerError(error, Cause::Other)
+        ServerError(error, Cause::Known)
     }
 }
 
 impl ServerError {
     /// What `message` (`CODE and some words`) means to us.
     pub(super) fn new(message: &str) -> ServerError {
-        // An error inside a script may come wrapped: "ERR Error running script: WRONGTYPE …".
-        let says = |word: &str| message.contains(word);
-        let code = message.split_whitespace().next().unwrap_or_default();
-        if says("NOSCRIPT") {
+        // An error inside a script may come wrapped: "ERR Error running script: @user_script:5: -READONLY …".
+        let has_code = |code: &str| message.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == code);
+        let lower = message.to_ascii_lowercase();
+        let says = |words: &str| lower.contains(words);
+        if has_code("NOSCRIPT") {
             return ServerError(Error::not_sent("the server does not know the script"), Cause::ScriptUnknown);
         }
-        if says("not allowed from script") {
-            let error = Error::rejected("the server forbids a command inside a script");
-            return ServerError(error, Cause::PublishForbidden);
+        if HEAD_REFUSED.iter().any(|words| says(words)) {
+            let error = Error::rejected("the server refuses the first line of the script");
+            return ServerError(error, Cause::HeadRefused);
         }
-        let error = if says("WRONGTYPE") {
+        let code = message.split_whitespace().next().unwrap_or_default();
+        let error = if has_code("WRONGTYPE") {
             Error::decode("WRONGTYPE: a key or log holds a value of another kind")
-        } else if says("WRONGPASS") || says("NOAUTH") || says("NOPERM") || says("Unauthorized") {
+        } else if has_code("FULLLOG") {
+            Error::decode("a log that another program filled takes no more records")
+        } else if ["WRONGPASS", "NOAUTH", "NOPERM", "Unauthorized"].iter().any(|code| has_code(code)) {
             Error::rejected(format!("{}: the token or password is wrong, or may not do this", plain(code)))
         } else if says("max number of clients") {
             Error::not_sent("the server has as many clients as it takes")
-        } else if says("OOM") {
-            Error::not_sent("OOM: the server is out of memory")
-        } else if ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MOVED", "ASK"]
-            .contains(&code)
-        {
-            Error::not_sent(format!("{}: the server cannot take writes now", plain(code)))
+        } else if let Some(code) = PASSING.into_iter().find(|code| has_code(code)) {
+            Error::not_sent(match code {
+                "OOM" => "OOM: the server is out of memory".to_owned(),
+                code => format!("{code}: the server cannot take writes now"),
+            })
+        } else if USED_UP.iter().any(|words| says(words)) {
+            Error::not_sent("the server's plan is used up for now")
+        } else if says("size exceeded") {
+            Error::rejected("the request, a key or a record is larger than the server takes")
         } else {
-            Error::rejected(format!("{}: the server refused the command", plain(code)))
+            let error = Error::rejected(format!("{}: the server refused the command", plain(code)));
+            return ServerError(error, Cause::Unknown);
         };
-        ServerError(error, Cause::Other)
+        ServerError(error, Cause::Known)
     }
 
     /// See [`Error::after_a_lost_reply`].
@@ -170,16 +231,17 @@ impl ServerError {
         if lost { ServerError(self.0.after_a_lost_reply(), self.1) } else { self }
     }
 
-    pub(super) fn maybe_applied(&self) -> bool {
-        self.0.maybe_applied()
-    }
-
     pub(super) fn is_script_unknown(&self) -> bool {
         self.1 == Cause::ScriptUnknown
     }
 
-    pub(super) fn is_publish_forbidden(&self) -> bool {
-        self.1 == Cause::PublishForbidden
+    pub(super) fn is_head_refused(&self) -> bool {
+        self.1 == Cause::HeadRefused
+    }
+
+    /// None of the errors that are known here.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.1 == Cause::Unknown
     }
 }
 
@@ -189,36 +251,33 @@ fn plain(code: &str) -> &str {
     if is_code { code } else { "an error" }
 }
 
+/// What became of a batch on the server.
+pub(super) enum Outcome {
+    /// Applied or refused.
+    Done(Commit),
+    /// Applied, and the script could not publish.
+    Unpublished(Commit),
+    /// Nothing done: send it again with these judgements.
+    Unjudged(Vec<Judged>),
+}
+
 impl Reply {
-    /// The reply of `commit.lua` to `batch`.
-    pub(super) fn commit(self, batch: &Batch) -> Result<Commit, ServerError> {
-        let nonsense = || ServerError::from(Error::unknown("the script's reply makes no sense"));
-        let mut parts = match self {
+    /// The reply of `commit.lua` to `batch`, which was sent with the judgements `judged`. A reply that the script cannot
+    /// have given says nothing about what became of the batch.
+    pub(super) fn outcome(self, batch: &Batch, judged: &[Judged]) -> Result<Outcome, ServerError> {
+        let parts = match self {
             Reply::Error(error) => return Err(error),
-            Reply::List(parts) => parts.into_iter(),
+            Reply::List(parts) => parts,
             _ => return Err(nonsense()),
         };
-        let applied = match parts.next() {
-            Some(Reply::Int(1)) => true,
-            Some(Reply::Int(0)) => false,
-            _ => return Err(nonsense()),
-        };
-        if applied {
-            let positions = parts.map(|part| part.text_or_nil()?.unwrap_or_default().parse());
-            return positions.collect::<Result<_, Error>>().map(Commit::Applied).map_err(|_| nonsense());
+        let mut parts = parts.into_iter();
+        match parts.next() {
+            Some(Reply::Int(1)) => applied(parts, batch).map(Outcome::Done),
+            Some(Reply::Int(3)) if batch.publishes() => applied(parts, batch).map(Outcome::Unpublished),
+            Some(Reply::Int(0)) => refused(parts, batch).map(Outcome::Done),
+            Some(Reply::Int(2)) => unjudged(parts, batch, judged).map(Outcome::Unjudged),
+            _ => Err(nonsense()),
         }
-        let named: Vec<&Write> = batch.writes().iter().filter(|write| write.name().is_some()).collect();
-        let mut refusal = Vec::new();
-        while let Some(n) = parts.next() {
-            let write = match n {
-                Reply::Int(n) => usize::try_from(n - 1).ok().and_then(|n| named.get(n)),
-                _ => None,
-            };
-            let (key, _) = write.and_then(|write| write.expectation()).ok_or_else(nonsense)?;
-            let there = parts.next().ok_or_else(nonsense)?.text_or_nil()?;
-            refusal.push(Mismatch { key: key.clone(), there });
-        }
-        if refusal.is_empty() { Err(nonsense()) } else { Ok(Commit::Refused(refusal)) }
     }
 
     /// The reply to [`Command::set_if_absent`].
@@ -241,11 +300,15 @@ impl Reply {
     }
 
     /// The reply to XRANGE: `[[position, [field, value, …]], …]`. The record is the field `data`.
-    pub(super) fn records(self) -> Result<Vec<Record>, Error> {
+    pub(super) fn records(self, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
         let nonsense = || Error::unknown("the log's reply makes no sense");
         let Reply::List(entries) = self else {
             return Err(nonsense());
         };
+        if entries.len() > limit {
+            return Err(nonsense());
+        }
+        let mut last = after;
         let mut records = Vec::with_capacity(entries.len());
         for entry in entries {
             let Reply::List(entry) = entry else {
@@ -254,6 +317,11 @@ impl Reply {
             let Ok([Reply::Text(position), Reply::List(fields)]) = <[Reply; 2]>::try_from(entry) else {
                 return Err(nonsense());
             };
+            let position: Position = position.parse().map_err(|_| nonsense())?;
+            if last >= Some(position) {
+                return Err(nonsense());
+            }
+            last = Some(position);
             let mut fields = fields.into_iter();
             let text = loop {
                 match (fields.next(), fields.next()) {
@@ -262,8 +330,141 @@ impl Reply {
                     _ => return Err(Error::decode("a record of the log has no field `data`")),
                 }
             };
-            records.push(Record { position: position.parse::<Position>().map_err(|_| nonsense())?, text });
+            records.push(Record { position, text });
         }
         Ok(records)
+    }
+}
+
+fn nonsense() -> ServerError {
+    Error::unknown("the script's reply makes no sense").into()
+}
+
+/// `position, …`: one for each append.
+fn applied(parts: impl Iterator<Item = Reply>, batch: &Batch) -> Result<Commit, ServerError> {
+    let positions: Option<Vec<Position>> = parts
+        .map(|part| match part {
+            Reply::Text(text) => text.parse().ok(),
+            _ => None,
+        })
+        .collect();
+    let appends = batch.writes().iter().filter(|write| matches!(write, Write::Append { .. })).count();
+    positions.filter(|positions| positions.len() == appends).map(Commit::Applied).ok_or_else(nonsense)
+}
+
+/// `n, there, n, there, …`: writes of the batch, counted from 1 without its publishes, in order.
+fn named(
+    mut parts: impl Iterator<Item = Reply>,
+    batch: &Batch,
+) -> Result<Vec<(&Write, Option<String>)>, ServerError> {
+    let mut writes = batch.writes().iter().filter(|write| write.name().is_some()).zip(1..);
+    let mut found = Vec::new();
+    while let Some(n) = parts.next() {
+        let Reply::Int(n) = n else {
+            return Err(nonsense());
+        };
+        let (write, _) = writes.find(|(_, at)| *at == n).ok_or_else(nonsense)?;
+        found.push((write, parts.next().ok_or_else(nonsense)?.text_or_nil()?));
+    }
+    if found.is_empty() { Err(nonsense()) } else { Ok(found) }
+}
+
+/// Every expectation that failed, and none that holds.
+fn refused(parts: impl Iterator<Item = Reply>, batch: &Batch) -> Result<Commit, ServerError> {
+    let mismatch = |(write, there): (&Write, Option<String>)| match write.expectation() {
+        Some((key, expect)) if !expect.holds(there.as_deref()) => Ok(Mismatch { key: key.clone(), there }),
+        _ => Err(nonsense()),
+    };
+    named(parts, batch)?.into_iter().map(mismatch).collect::<Result<_, _>>().map(Commit::Refused)
+}
+
+/// Values that were not judged before, each under a key of `put_if_newer`.
+fn unjudged(
+    parts: impl Iterator<Item = Reply>,
+    batch: &Batch,
+    judged: &[Judged],
+) -> Result<Vec<Judged>, ServerError> {
+    let judge = |(write, there): (&Write, Option<String>)| match (write, there) {
+        (Write::PutIfNewer { key, seq, .. }, Some(there))
+            if !judged.iter().any(|judged| judged.key == *key && judged.there == there) =>
+        {
+            let older = seq_of(&there).is_none_or(|there| there < *seq);
+            Ok(Judged { key: key.clone(), there, older })
+        }
+        _ => Err(nonsense()),
+    };
+    named(parts, batch)?.into_iter().map(judge).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_unavailable_and_was_not_applied() {
+        for message in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "READONLY You can't write against a read only replica.",
+            "READONLY You can't write against a read only replica. script: 4ca2, on @user_script:119.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "ERR Error running script (call to f_1): @user_script:5: @user_script: 5: -READONLY You can't write",
+            "ERR Error running script: NOREPLICAS Not enough good replicas to write.",
+            "ERR Error running script (call to f_1): @user_script:5: -MISCONF Errors writing to the AOF file",
+            "ERR user_script:119: OOM command not allowed when used memory > 'maxmemory'.",
+            "LOADING Redis is loading the dataset in memory",
+            "BUSY Redis is busy running a script.",
+            "ERR max requests limit exceeded. Limit: 500000, Usage: 500000.",
+            "ERR max daily request limit exceeded. Limit: 10000, Usage: 10000. See https://upstash.com for details",
+            "ERR DB capacity quota exceeded",
+            "ERR Error running script: ERR DB capacity quota exceeded",
+            "ERR max concurrent connections exceeded",
+            "ERR max number of clients reached",
+        ] {
+            let error = ServerError::new(message);
+            assert!(!error.is_unknown(), "{message}");
+            let error = Error::from(error);
+            assert!(matches!(error, Error::Unavailable { maybe_applied: false, .. }), "{message}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn what_stays_is_rejected() {
+        for (message, unknown) in [
+            ("ERR max request size exceeded. Limit: 1048576 bytes, Actual: 2000000 bytes", false),
+            ("ERR max single record size exceeded", false),
+            ("WRONGPASS invalid or missing auth token", false),
+            ("NOPERM this user has no permissions to run the 'set' command", false),
+            ("ERR user_script:90: NOPERM the user may not do all of the batch", false),
+            ("ERR unknown command 'ROOM'", true),
+            ("ERR syntax error", true),
+            ("ERR This Redis command is not allowed from script", true),
+            ("", true),
+        ] {
+            let error = ServerError::new(message);
+            assert_eq!(error.is_unknown(), unknown, "{message}");
+            assert!(matches!(Error::from(error), Error::Rejected { .. }), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_refused_first_line_is_recognised() {
+        for message in [
+            "ERR Unexpected flag in script shebang: allow-key-locking",
+            "ERR Unknown script flag 'allow-key-locking'",
+            "ERR Dynamic keys are not allowed",
+            "ERR Error running script: @user_script:3: Dynamic keys are not allowed",
+            "ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'",
+        ] {
+            assert!(ServerError::new(message).is_head_refused(), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_does_not_publish_lacks_the_command() {
+        let (whole, part) = (Script::new("head\n", true), Script::new("head\n", false));
+        assert!(whole.text.starts_with("head\n--") && whole.text.contains("'PUBLISH'"));
+        assert!(part.text.starts_with("head\n--") && part.text.ends_with("\nreturn reply\n"));
+        assert!(!part.text.contains("PUBLISH") && whole.hash != part.hash);
     }
 }

@@ -11,6 +11,7 @@ mod rest;
 mod wire;
 
 use std::fmt::Debug;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::{Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Position, Record, Store, Write};
-use encode::{Command, Reply, Script, ServerError};
+use encode::{Command, Judged, MAX_COUNT, Outcome, Reply, Script, ServerError};
 
 /// Upstash Redis over its REST API.
 #[cfg(feature = "upstash")]
@@ -30,6 +31,10 @@ pub type Redis = Scripted<resp::Resp>;
 
 /// What one request of `commit_each` may hold: Upstash takes 10 MB, and JSON needs room to escape.
 const MAX_REQUEST: usize = 8_000_000;
+
+/// One call of ours sends a batch at most so often. A server turns a batch down for a reason that sending otherwise mends
+/// at most three times; the rest is for a value that another program keeps changing while we judge it.
+const MAX_SENDS: usize = 10;
 
 /// How commands travel.
 #[async_trait]
@@ -83,12 +88,42 @@ struct Exchange {
 pub struct Scripted<T> {
     transport: T,
     limit: Duration,
-    script: Script,
-    /// The server has seen the script: its hash will do. Until then the text goes along, so that the first call
-    /// costs one round trip too.
-    loaded: AtomicBool,
-    /// The server forbids PUBLISH inside a script: it follows in a request of its own.
+    /// The script in the forms that a server may want.
+    scripts: [Loaded; 4],
+    /// The server does not take [`Transport::SCRIPT_HEAD`], or there is none.
+    headless: AtomicBool,
+    /// The server does not take a PUBLISH inside a script: it follows in a request of its own.
     publishes_apart: AtomicBool,
+}
+
+/// A script, made when it is first needed.
+#[derive(Debug, Default)]
+struct Loaded {
+    script: OnceLock<Script>,
+    /// The server has seen it: its hash will do. Until then the text goes along, so that the first call costs one round
+    /// trip too.
+    seen: AtomicBool,
+}
+
+/// How the script is sent.
+#[derive(Clone, Copy)]
+struct Form {
+    head: bool,
+    publishes: bool,
+}
+
+/// A batch on its way to an answer.
+struct Sending<'a> {
+    batch: &'a Batch,
+    /// The latest answer.
+    answer: Result<Commit, Error>,
+    /// The server did not begin it, and sending it otherwise may mend that.
+    again: bool,
+    /// A reply was lost: an error of a later send is not the whole truth.
+    lost: bool,
+    /// It is applied, and its publishes are left to do.
+    unpublished: bool,
+    judged: Vec<Judged>,
 }
 
 impl<T: Transport> Scripted<T> {
@@ -96,9 +131,36 @@ impl<T: Transport> Scripted<T> {
         Scripted {
             transport,
             limit,
-            script: Script::new(T::SCRIPT_HEAD, include_str!("commit.lua")),
-            loaded: AtomicBool::new(false),
+            scripts: Default::default(),
+            headless: AtomicBool::new(T::SCRIPT_HEAD.is_empty()),
             publishes_apart: AtomicBool::new(false),
+        }
+    }
+
+    fn form(&self) -> Form {
+        Form {
+            head: !self.headless.load(Ordering::Relaxed),
+            publishes: !self.publishes_apart.load(Ordering::Relaxed),
+        }
+    }
+
+    fn head(&self, form: Form) -> &'static str {
+        if form.head { T::SCRIPT_HEAD } else { "" }
+    }
+
+    fn remember_headless(&self) {
+        if !self.headless.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the server does not take the script's first line: scripts now lock the whole database"
+            );
+        }
+    }
+
+    fn remember_to_publish_apart(&self) {
+        if !self.publishes_apart.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the server does not let a script publish: publishes now follow in a request of their own"
+            );
         }
     }
 
@@ -127,77 +189,103 @@ impl<T: Transport> Scripted<T> {
     }
 
     /// One command that only reads.
-    async fn ask(&self, command: Command<'_>) -> Result<Reply, Error> {
+    async fn ask(&self, command: Command<'_>) -> Result<Reply, ServerError> {
         match self.exchange(&[command], true, self.deadline()).await?.replies.pop() {
-            Some(Reply::Error(error)) => Err(error.into()),
+            Some(Reply::Error(error)) => Err(error),
             Some(reply) => Ok(reply),
-            None => Err(Error::unknown("no reply")),
+            None => Err(Error::unknown("no reply").into()),
         }
     }
 
-    /// Batches in one request, in order.
+    /// Batches in one request, in order. What the server did not begin is sent again, otherwise: with the script's text
+    /// if the server has forgotten it, without what it does not take, or with a judgement that only we can make. (Such a
+    /// batch may run behind its followers of this request: behind one that another client's load of the script let
+    /// through, or that has nothing to be judged.)
     async fn run(&self, batches: &[&Batch], deadline: Instant) -> Vec<Result<Commit, Error>> {
-        let mut answers = self.attempt(batches, deadline).await;
-        // What the server turned down for a reason of ours it did not begin, and is sent again: once for a script
-        // that it has forgotten, once for a publish that it forbids. (Only a batch that another client's load of
-        // the script overtook in between could run behind its follower here.)
-        for _ in 0..2 {
-            let again: Vec<usize> = (0..answers.len()).filter(|n| self.adapt(&answers[*n])).collect();
-            if again.is_empty() {
+        let mut all: Vec<Sending<'_>> = batches.iter().map(|batch| Sending::new(batch)).collect();
+        let mut form = self.form();
+        for _ in 0..MAX_SENDS {
+            let mut waiting: Vec<&mut Sending<'_>> = all.iter_mut().filter(|sending| sending.again).collect();
+            if waiting.is_empty() {
                 break;
             }
-            let rest: Vec<&Batch> = again.iter().map(|n| batches[*n]).collect();
-            for (n, answer) in again.into_iter().zip(self.attempt(&rest, deadline).await) {
-                let lost = matches!(&answers[n], Err(error) if error.maybe_applied());
-                answers[n] = answer.map_err(|error| error.after_a_lost_reply_if(lost));
-            }
+            form = self.attempt(&mut waiting, form, deadline).await;
         }
-        answers.into_iter().map(|answer| answer.map_err(Error::from)).collect()
+        let unpublished = all.iter().filter(|sending| sending.unpublished).map(|sending| sending.batch);
+        self.publish(unpublished.collect(), deadline).await;
+        all.into_iter().map(|sending| sending.answer).collect()
     }
 
-    async fn attempt(&self, batches: &[&Batch], deadline: Instant) -> Vec<Result<Commit, ServerError>> {
-        let apart = self.publishes_apart.load(Ordering::Relaxed);
-        let loaded = self.loaded.load(Ordering::Relaxed);
-        let calls = batches.iter().enumerate();
-        let commands: Vec<_> =
-            calls.map(|(n, batch)| self.script.call(batch, !loaded && n == 0, !apart)).collect();
-        let repeatable = batches.iter().all(|batch| batch.is_repeatable());
-        let Exchange { replies, resent } = match self.exchange(&commands, repeatable, deadline).await {
+    /// Sends what waits in this form, and says in which form to send what still waits.
+    async fn attempt(&self, waiting: &mut [&mut Sending<'_>], form: Form, deadline: Instant) -> Form {
+        let loaded = &self.scripts[usize::from(form.head) * 2 + usize::from(form.publishes)];
+        let script = loaded.script.get_or_init(|| Script::new(self.head(form), form.publishes));
+        let seen = loaded.seen.load(Ordering::Relaxed);
+        let calls = waiting.iter().enumerate();
+        let commands: Vec<_> = calls
+            .map(|(n, sending)| script.call(sending.batch, &sending.judged, !seen && n == 0, form.publishes))
+            .collect();
+        let repeatable = waiting.iter().all(|sending| sending.batch.is_repeatable());
+        let exchange = self.exchange(&commands, repeatable, deadline).await;
+        drop(commands);
+        let Exchange { replies, resent } = match exchange {
             Ok(exchange) => exchange,
-            Err(error) => return batches.iter().map(|_| Err(error.clone().into())).collect(),
-        };
-        self.loaded.store(true, Ordering::Relaxed);
-        let answer = |(batch, reply): (&&Batch, Reply)| {
-            reply.commit(batch).map_err(|error| error.after_a_lost_reply_if(resent))
-        };
-        let answers: Vec<_> = batches.iter().zip(replies).map(answer).collect();
-        if apart {
-            self.publish(batches, &answers, deadline).await;
-        }
-        answers
-    }
-
-    /// Whether the server said something that sending otherwise mends; if so, the next send is otherwise.
-    fn adapt(&self, answer: &Result<Commit, ServerError>) -> bool {
-        match answer {
-            Err(error) if error.is_script_unknown() => {
-                self.loaded.store(false, Ordering::Relaxed);
-                true
+            Err(error) => {
+                waiting.iter_mut().for_each(|sending| sending.failed(error.clone()));
+                return form;
             }
-            Err(error) if error.is_publish_forbidden() => {
-                self.publishes_apart.store(true, Ordering::Relaxed);
-                true
+        };
+        loaded.seen.store(true, Ordering::Relaxed);
+        let mut next = form;
+        for (sending, reply) in waiting.iter_mut().zip(replies) {
+            sending.lost |= resent;
+            let error = match reply.outcome(sending.batch, &sending.judged) {
+                Ok(Outcome::Done(commit)) => {
+                    if !form.publishes && sending.batch.publishes() {
+                        self.remember_to_publish_apart();
+                        sending.unpublished = matches!(commit, Commit::Applied(_));
+                    }
+                    sending.done(commit);
+                    continue;
+                }
+                Ok(Outcome::Unpublished(commit)) => {
+                    self.remember_to_publish_apart();
+                    next.publishes = false;
+                    sending.unpublished = true;
+                    sending.done(commit);
+                    continue;
+                }
+                Ok(Outcome::Unjudged(judged)) => {
+                    sending.failed(Error::not_sent("another program kept changing a value that is judged"));
+                    sending.judged.retain(|earlier| judged.iter().all(|later| later.key != earlier.key));
+                    sending.judged.extend(judged);
+                    sending.again = true;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if error.is_script_unknown() {
+                loaded.seen.store(false, Ordering::Relaxed);
+            } else if error.is_head_refused() && form.head {
+                self.remember_headless();
+                next.head = false;
+            } else if error.is_unknown() && form.publishes && sending.batch.publishes() {
+                // Perhaps the server does not take a script with a PUBLISH. If that was it, it is remembered.
+                next.publishes = false;
+            } else {
+                sending.failed(error.into());
+                continue;
             }
-            _ => false,
+            sending.failed(error.into());
+            sending.again = true;
         }
+        next
     }
 
     /// Rings what was applied, where the script could not. The batch stands whatever comes of it.
-    async fn publish(&self, batches: &[&Batch], answers: &[Result<Commit, ServerError>], deadline: Instant) {
-        let applied =
-            batches.iter().zip(answers).filter(|(_, answer)| matches!(answer, Ok(Commit::Applied(_))));
-        let commands: Vec<Command<'_>> = applied
-            .flat_map(|(batch, _)| batch.writes())
+    async fn publish(&self, batches: Vec<&Batch>, deadline: Instant) {
+        let writes = batches.into_iter().flat_map(Batch::writes);
+        let commands: Vec<Command<'_>> = writes
             .filter_map(|write| match write {
                 Write::Publish { channel, text } => {
                     Some(Command::of(["PUBLISH", channel.as_str(), text.as_str()]))
@@ -205,12 +293,54 @@ impl<T: Transport> Scripted<T> {
                 _ => None,
             })
             .collect();
-        if !commands.is_empty()
-            && let Err(error) = self.exchange(&commands, true, deadline).await
-        {
+        if commands.is_empty() {
+            return;
+        }
+        let sent = self.exchange(&commands, true, deadline).await;
+        let refusal = |reply| match reply {
+            Reply::Error(error) => Some(Error::from(error)),
+            _ => None,
+        };
+        if let Some(error) = sent.map_or_else(Some, |sent| sent.replies.into_iter().find_map(refusal)) {
             tracing::warn!(%error, "committed, and the publish after it failed");
         }
     }
+}
+
+impl<'a> Sending<'a> {
+    fn new(batch: &'a Batch) -> Sending<'a> {
+        Sending {
+            batch,
+            answer: Err(Error::not_sent("not sent yet")),
+            again: true,
+            lost: false,
+            unpublished: false,
+            judged: Vec::new(),
+        }
+    }
+
+    fn done(&mut self, commit: Commit) {
+        self.answer = Ok(commit);
+        self.again = false;
+    }
+
+    fn failed(&mut self, error: Error) {
+        self.answer = Err(if self.lost { error.after_a_lost_reply() } else { error });
+        self.again = false;
+    }
+}
+
+/// Bytes of a write in a request, at most: a character of JSON may need six.
+fn weight(write: &Write) -> usize {
+    let escaped = |text: &str| {
+        let byte = |byte: u8| match byte {
+            b'"' | b'\\' => 2,
+            0..=0x1f => 6,
+            _ => 1,
+        };
+        text.bytes().map(byte).sum::<usize>()
+    };
+    256 + write.texts().chain(write.name()).map(escaped).sum::<usize>()
 }
 
 #[async_trait]
@@ -249,7 +379,7 @@ impl<T: Transport> Store for Scripted<T> {
         let mut size = 0;
         for batch in batches {
             let invalid = batch.validate(self.max_value()).err();
-            let more: usize = batch.writes().iter().flat_map(Write::texts).map(|text| text.len() + 256).sum();
+            let more: usize = batch.writes().iter().map(weight).sum();
             if !waiting.is_empty() && (invalid.is_some() || size + more > MAX_REQUEST) {
                 answers.extend(self.run(&waiting, deadline).await);
                 waiting.clear();
@@ -273,16 +403,31 @@ impl<T: Transport> Store for Scripted<T> {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let from = after.map_or("-".to_owned(), |position| position.successor().to_string());
-        let limit = limit.to_string();
-        let reply = if T::READS_ARE_FRESH {
-            self.ask(Command::of(["XRANGE", log.as_str(), &from, "+", "COUNT", &limit])).await?
-        } else {
-            const READ: &str = "return redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])";
-            let script = [T::SCRIPT_HEAD, READ].concat();
-            self.ask(Command::of(["EVAL", &script, "1", log.as_str(), &from, &limit])).await?
+        let from = match after.map(|after| (after, after.successor())) {
+            None => "-".to_owned(),
+            Some((after, next)) if after < next => next.to_string(),
+            // Nothing comes after the last position.
+            Some(_) => return Ok(Vec::new()),
         };
-        reply.records()
+        let limit = limit.min(MAX_COUNT);
+        let count = limit.to_string();
+        if T::READS_ARE_FRESH {
+            let range = Command::of(["XRANGE", log.as_str(), &from, "+", "COUNT", &count]);
+            return self.ask(range).await?.records(after, limit);
+        }
+        const READ: &str = "return redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])";
+        let form = self.form();
+        let read = |head: &str| [head, READ].concat();
+        let script = read(self.head(form));
+        match self.ask(Command::of(["EVAL", &script, "1", log.as_str(), &from, &count])).await {
+            Err(error) if error.is_head_refused() && form.head => {
+                self.remember_headless();
+                let script = read("");
+                self.ask(Command::of(["EVAL", &script, "1", log.as_str(), &from, &count])).await
+            }
+            asked => asked,
+        }?
+        .records(after, limit)
     }
 
     async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {

@@ -99,7 +99,8 @@ impl Transport for Rest {
         }
         match Answer::read(body, status).map_err(Failure::Final)? {
             one if commands.len() == 1 => Ok(vec![one]),
-            Reply::Error(error) => Err(Failure::Final(error.into())),
+            // The request as a whole was turned down: that is the answer to each of its commands.
+            Reply::Error(error) => Ok(commands.iter().map(|_| Reply::Error(error.clone())).collect()),
             _ => Err(Failure::Final(unexpected(status))),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{HOUR, Names, applied, holds, is, texts};
-use crate::{Batch, Commit, Error, Expect, Keep, Store};
+use crate::{Batch, Commit, Error, Expect, Keep, MAX_TTL, Store, Ttl, Value, Write};
 
 pub async fn half_a_batch_is_never_left_behind(store: Arc<dyn Store>) {
     let names = Names::new();
@@ -32,6 +32,82 @@ pub async fn half_a_batch_is_never_left_behind(store: Arc<dyn Store>) {
     assert_eq!(texts(&store, &names.log("good")).await.len(), usize::from(value.is_some()));
     holds(&store, &gone, left).await;
     holds(&store, &text, Some("text")).await;
+}
+
+/// Every argument at its extremes: a batch is taken whole or rejected whole, and by the same rule everywhere.
+pub async fn an_extreme_argument_never_leaves_half_a_batch(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let (log, value, channel) = (names.log("extreme log"), names.key("extreme key"), names.channel("c"));
+    let odd =
+        ["\0", "\n", "\r\n", "-", "+", "*", "0", "{", "}", "%s", "'", "\"", "\u{10ffff}", &"n".repeat(1500)];
+    let keep = |about| Keep { about: Some(about), ttl: HOUR.into() };
+    let mut taken: Vec<Batch> =
+        [0, 1, 1 << 31, 1 << 53, (1 << 53) + 1, i64::MAX as usize, 1 << 63, usize::MAX]
+            .map(|about| Batch::new().append(&log, "record", keep(about)))
+            .into();
+    let lives = [Duration::from_millis(100), Duration::new(100, 999_999_999), MAX_TTL];
+    taken.extend(lives.map(|life| Batch::new().append(&log, "record", Keep::all_for(life))));
+    taken.extend(lives.map(|life| Batch::new().put(&value, Expect::Absent, "v", life)));
+    taken.extend(lives.map(|life| Batch::new().put_if_newer(&value, 1, r#"{"seq":1}"#, life)));
+    taken.push(Batch::new().put(&value, Expect::Absent, "", Ttl::Forever).append(&log, "", Keep::about(1)));
+    taken.push(Batch::new().publish(&channel, "").publish(&channel, "\0"));
+    taken.extend(
+        [0, 1 << 31, 1 << 53]
+            .map(|seq: u64| Batch::new().put_if_newer(&value, seq, format!(r#"{{"seq":{seq}}}"#), HOUR)),
+    );
+    taken.extend(odd.iter().map(|name| {
+        Batch::new()
+            .put(&names.key(&format!("key {name}")), Expect::Absent, *name, HOUR)
+            .append(&names.log(&format!("log {name}")), *name, Keep::all_for(HOUR))
+            .publish(&names.channel(name), *name)
+    }));
+    let mut rejected = vec![
+        Batch::new().put(&value, Expect::Absent, Value::PositionOf(usize::MAX), HOUR),
+        Batch::new().put(&value, Expect::Absent, "x".repeat(store.max_value() + 1), HOUR),
+        Batch::new().publish(&channel, "x".repeat(store.max_value() + 1)),
+        Batch::new().append(&log, "x".repeat(store.max_value() + 1), Keep::all_for(HOUR)),
+        Batch::new().delete(&value, "x".repeat(store.max_value() + 1)),
+    ];
+    rejected.extend(
+        [(1 << 53) + 1, u64::MAX]
+            .map(|seq: u64| Batch::new().put_if_newer(&value, seq, format!(r#"{{"seq":{seq}}}"#), HOUR)),
+    );
+    let lives =
+        [Duration::ZERO, Duration::from_nanos(999_999), MAX_TTL + Duration::from_millis(1), Duration::MAX];
+    rejected.extend(lives.map(|life| Batch::new().append(&log, "record", Keep::all_for(life))));
+    rejected.extend(lives.map(|life| Batch::new().put(&value, Expect::Absent, "v", life)));
+
+    for (whole, batch) in
+        taken.into_iter().map(|batch| (true, batch)).chain(rejected.into_iter().map(|b| (false, b)))
+    {
+        // The extreme comes last: all that could be done before it would be done.
+        let names = Names::new();
+        let (marker, first) = (names.key("marker"), names.log("first"));
+        let shown = format!("{batch:?}");
+        let batch = Batch::new()
+            .put(&marker, Expect::Absent, "1", HOUR)
+            .append(&first, "1", Keep::all_for(HOUR))
+            .and(batch);
+        match store.commit(&batch).await {
+            Ok(Commit::Applied(positions)) if whole => {
+                let appends = batch.writes().iter().filter(|w| matches!(w, Write::Append { .. })).count();
+                assert_eq!(positions.len(), appends, "{shown}");
+            }
+            Err(error) if !whole => assert!(!error.is_retryable(), "{shown}: {error}"),
+            answer => panic!("{shown} gave {answer:?}"),
+        }
+        holds(&store, &marker, whole.then_some("1")).await;
+        assert_eq!(texts(&store, &first).await.len(), usize::from(whole), "{shown}");
+        // For the next.
+        let there = store.get(&value).await.unwrap();
+        if let Some(there) = there {
+            applied(&store, Batch::new().delete(&value, there)).await;
+        }
+    }
+    for name in odd {
+        holds(&store, &names.key(&format!("key {name}")), Some(name)).await;
+        assert_eq!(texts(&store, &names.log(&format!("log {name}"))).await, [name]);
+    }
 }
 
 pub async fn batches_of_one_call_stand_alone(store: Arc<dyn Store>) {

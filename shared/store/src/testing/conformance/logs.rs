@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::{HOUR, Names, SHORT, applied, holds, insist, refused, texts};
-use crate::{Batch, Commit, Expect, Keep, Key, Log, Record, Store, Ttl, Value};
+use crate::{Batch, Commit, Expect, Keep, Key, Log, Position, Record, Store, Ttl, Value};
 
 pub async fn an_append_and_its_marker_happen_together_or_not_at_all(store: Arc<dyn Store>) {
     let names = Names::new();
@@ -158,4 +158,33 @@ pub async fn a_log_keeps_its_newest_records(store: Arc<dyn Store>) {
     assert!(texts.len() >= 10, "a backend may keep more, never fewer");
     let newest: Vec<String> = (30 - texts.len()..30).map(|n| n.to_string()).collect();
     assert_eq!(texts, newest);
+}
+
+pub async fn a_log_is_read_from_any_position_and_to_any_limit(store: Arc<dyn Store>) {
+    let log = Names::new().log("log");
+    let mut positions = Vec::new();
+    for n in 0..3 {
+        let batch = Batch::new().append(&log, n.to_string(), Keep::all_for(HOUR));
+        let Commit::Applied(position) = store.commit(&batch).await.unwrap() else { panic!("refused") };
+        positions.extend(position);
+    }
+    for limit in [usize::MAX, i64::MAX as usize + 1, i64::MAX as usize, 1 << 32, 100, 3, 2, 1, 0] {
+        let records = store.read(&log, None, limit).await.unwrap();
+        assert_eq!(records.len(), limit.min(3), "{limit}");
+        let records = store.read(&log, Some(positions[0]), limit).await.unwrap();
+        assert_eq!(records.len(), limit.min(2), "{limit}");
+    }
+    let (major, minor) = positions[2].parts();
+    for (after, left) in [
+        (Position::new(0, 0), 3),
+        (Position::new(0, u64::MAX), 3),
+        (Position::new(major, u64::MAX), 0),
+        (Position::new(major, minor + 1), 0),
+        (Position::new(u64::MAX, 0), 0),
+        (Position::new(u64::MAX, u64::MAX - 1), 0),
+        (Position::new(u64::MAX, u64::MAX), 0),
+    ] {
+        let records = store.read(&log, Some(after), usize::MAX).await.unwrap();
+        assert_eq!(records.len(), left, "after {after}");
+    }
 }

@@ -86,13 +86,17 @@ macro_rules! promises {
             a_log_ends_after_its_last_append
             a_log_that_ended_begins_anew_with_higher_positions
             a_log_keeps_its_newest_records
+            a_log_is_read_from_any_position_and_to_any_limit
             a_newer_sequence_replaces_and_an_older_never_does
             an_older_sequence_does_not_hold_up_the_rest
             what_has_no_sequence_is_older_than_any
+            a_state_begins_with_its_sequence
+            a_sequence_is_judged_alike_on_every_backend
             racing_sequences_end_with_the_highest
             a_watcher_hears_every_publish
             to_watch_and_then_read_misses_nothing
             half_a_batch_is_never_left_behind
+            an_extreme_argument_never_leaves_half_a_batch
             batches_of_one_call_stand_alone
             batches_that_share_a_key_are_applied_in_order
             nothing_to_write_is_applied

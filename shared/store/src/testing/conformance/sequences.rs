@@ -6,10 +6,19 @@ use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use super::{HOUR, Names, SHORT, applied, holds, insist, texts};
-use crate::{Batch, Expect, Keep, Key, Log, Store};
+use crate::{Batch, Commit, Expect, Keep, Key, Log, Store, seq_of};
 
 fn state(seq: u64) -> String {
-    format!(r#"{{"job_id":"job-1","seq":{seq},"data":{{"seq":99}}}}"#)
+    format!(r#"{{"seq":{seq},"job_id":"job-1","data":{{"seq":99}}}}"#)
+}
+
+pub async fn a_state_begins_with_its_sequence(store: Arc<dyn Store>) {
+    let key = Names::new().key("state");
+    let given = r#"{"stage":"rule", "amount":1.10, "data":{"seq":99}, "seq":20}"#;
+    applied(&store, Batch::new().put_if_newer(&key, 20, given, HOUR)).await;
+    holds(&store, &key, Some(r#"{"seq":20,"amount":1.10,"data":{"seq":99},"stage":"rule"}"#)).await;
+    applied(&store, Batch::new().put_if_newer(&key, 19, state(19), HOUR)).await;
+    assert_eq!(seq_of(&store.get(&key).await.unwrap().unwrap()), Some(20));
 }
 
 pub async fn a_newer_sequence_replaces_and_an_older_never_does(store: Arc<dyn Store>) {
@@ -61,6 +70,83 @@ pub async fn what_has_no_sequence_is_older_than_any(store: Arc<dyn Store>) {
         applied(&store, Batch::new().put_if_newer(&key, 20, state(20), HOUR)).await;
         holds(&store, &key, Some(foreign)).await;
     }
+}
+
+/// Foreign JSON that parsers disagree about: whatever its number is, it is the same on every backend, that of [`seq_of`].
+pub async fn a_sequence_is_judged_alike_on_every_backend(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let deep = format!(r#"{{"data":{}{},"seq":30}}"#, "[".repeat(1500), "]".repeat(1500));
+    let foreign = [
+        r#"{"data":"\ud83d","seq":30}"#,
+        r#"{"seq":30,"data":"\ud83d"}"#,
+        &deep,
+        r#"{"seq":30,"seq":5}"#,
+        r#"{"seq":5,"seq":30}"#,
+        r#"{"a":1,"seq":30,"seq":5}"#,
+        r#"{"a":1,"seq":5,"seq":30}"#,
+        r#"{"seq":0x1e}"#,
+        r#"{"seq":030}"#,
+        r#"{"seq": 030, "a":1}"#,
+        r#"{"seq":+30}"#,
+        r#"{"seq":30}"#,
+        r#"{"seq":30,"#,
+        r#"{"seq":30}}"#,
+        r#"{"seq":30 }"#,
+        r#"{"seq":30.0}"#,
+        r#"{"seq":3e1}"#,
+        r#"{"seq":"30"}"#,
+        r#"{"seq":nan}"#,
+        r#"{"seq":Infinity}"#,
+        r#"{"seq":-0}"#,
+        r#"{"\u0073eq":30}"#,
+        r#"{"data":{"seq":99},"seq":5}"#,
+        r#"{"data":"\"seq\":99","seq":5}"#,
+        "{\"data\":\"tab\there\",\"seq\":30}",
+        "\u{feff}{\"seq\":30}",
+        "\n{\"seq\":30}",
+        "{\"seq\":30,\0",
+        r#"[{"seq":30}]"#,
+        r#"{"seq":9007199254740992}"#,
+        r#"{"seq":9007199254740993}"#,
+        r#"{"seq":9007199254740992,"a":1}"#,
+        r#"{"seq":18446744073709551616}"#,
+        r#"{"seq":100000000000000000000000000000000000000000,"a":1}"#,
+    ];
+    for (n, text) in foreign.iter().enumerate() {
+        for seq in [4, 5, 20, 30, 31, 1 << 53] {
+            let key = names.key(&format!("{n} {seq}"));
+            applied(&store, Batch::new().put(&key, Expect::Absent, *text, HOUR)).await;
+            applied(&store, Batch::new().put_if_newer(&key, seq, state(seq), HOUR)).await;
+            let newer = seq_of(text).is_none_or(|there| there < seq);
+            let expected = if newer { state(seq) } else { (*text).to_owned() };
+            holds(&store, &key, Some(&expected)).await;
+        }
+    }
+    // It never goes backwards: neither in one batch with another key, nor in one call with other batches.
+    let keys = ["a", "b", "c"].map(|name| names.key(name));
+    for key in &keys {
+        applied(&store, Batch::new().put(key, Expect::Absent, foreign[0], HOUR)).await;
+    }
+    let both = Batch::new()
+        .put_if_newer(&keys[0], 20, state(20), HOUR)
+        .put_if_newer(&keys[1], 40, state(40), HOUR)
+        .append(&names.log("both"), "both", Keep::all_for(HOUR));
+    applied(&store, both).await;
+    let calls = [29, 31, 28].map(|seq| {
+        Batch::new().put_if_newer(&keys[2], seq, state(seq), HOUR).append(
+            &names.log("calls"),
+            seq.to_string(),
+            Keep::all_for(HOUR),
+        )
+    });
+    for answer in store.commit_each(&calls).await {
+        assert!(matches!(answer, Ok(Commit::Applied(_))), "{answer:?}");
+    }
+    holds(&store, &keys[0], Some(foreign[0])).await;
+    holds(&store, &keys[1], Some(&state(40))).await;
+    holds(&store, &keys[2], Some(&state(31))).await;
+    assert_eq!(texts(&store, &names.log("both")).await, ["both"]);
+    assert_eq!(texts(&store, &names.log("calls")).await, ["29", "31", "28"]);
 }
 
 pub async fn racing_sequences_end_with_the_highest(store: Arc<dyn Store>) {
