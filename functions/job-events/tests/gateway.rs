@@ -128,7 +128,9 @@ async fn the_state_is_the_highest_seq_or_404(world: World) {
         (StatusCode::NOT_FOUND, r#"{"message":"there is no state of this job"}"#.into())
     );
     publish(&world, &[events[2].clone(), events[0].clone()]).await;
-    assert_eq!(client(&world).state().await, (StatusCode::OK, events[2].text().to_owned()));
+    let (status, state) = client(&world).state().await;
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!((status, json(&state)), (StatusCode::OK, json(events[2].text())));
 }
 
 #[tokio::test]

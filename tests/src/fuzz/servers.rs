@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onetap_store::config::{Credentials, Secret};
-use onetap_store::{Batch, Channel, DynamoDb, Error, Expect, Keep, Key, Log, Store, Upstash};
+use onetap_store::{Batch, Channel, Commit, DynamoDb, Error, Expect, Keep, Key, Log, Store, Upstash};
 use onetap_weather::{Cwa, OpenMeteo, Provider, Taipei, places};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -106,15 +106,18 @@ async fn call_all(store: &Arc<dyn Store>) {
     let (key, log) = (Key::new("k").unwrap(), Log::new("l").unwrap());
     let channel = Channel::new("c").unwrap();
     let put = Batch::new().put(&key, Expect::Absent, "v", Duration::from_secs(60));
-    let both = put.clone().append(&log, "record", Keep::about(10)).put_if_newer(
-        &Key::new("s").unwrap(),
-        7,
-        r#"{"seq":7}"#,
-        Duration::from_secs(60),
-    );
+    let both = put
+        .clone()
+        .append(&log, "record", Keep::about(10))
+        .put_if_newer(&Key::new("s").unwrap(), 7, r#"{"seq":7}"#, Duration::from_secs(60))
+        .publish(&channel, "text");
     check(store.get(&key).await);
     check(store.commit(&put).await);
-    check(store.commit(&both).await);
+    let appended = store.commit(&both).await;
+    if let Ok(Commit::Applied(positions)) = &appended {
+        assert_eq!(positions.len(), 1, "a position for each append");
+    }
+    check(appended);
     store.commit_each(&[put, both]).await.into_iter().for_each(check);
     check(store.read(&log, None, 10).await);
     check(store.watch(&channel).await.map(drop));
@@ -139,12 +142,19 @@ pub(super) fn rest_answers() -> Vec<Vec<u8>> {
     with_first([
         (0, r#"{"result":null}"#.to_owned()),
         (0, format!(r#"{{"result":"{WORDS}"}}"#)),
-        (0, format!(r#"{{"result":["applied","1-1","{WORDS}"]}}"#)),
-        (0, format!(r#"{{"result":["refused",1,"{WORDS}"]}}"#)),
+        (0, format!(r#"{{"result":[1,"1-1","{WORDS}"]}}"#)),
+        (0, r#"{"result":[1]}"#.to_owned()),
+        (0, r#"{"result":[3,"1-1"]}"#.to_owned()),
+        (0, format!(r#"{{"result":[0,1,"{WORDS}"]}}"#)),
+        (0, format!(r#"{{"result":[2,3,"{WORDS}"]}}"#)),
+        (0, format!(r#"{{"result":[2,3,"{{\"a\":\"{WORDS}\",\"seq\":7}}"]}}"#)),
         (0, format!(r#"{{"result":[["1-1",["data","{WORDS}"]],["1-2",["data","x"]]]}}"#)),
-        (0, r#"[{"result":["applied"]},{"result":["applied","5-0"]}]"#.to_owned()),
+        (0, r#"[{"result":[1]},{"result":[1,"5-0"]}]"#.to_owned()),
+        (0, r#"[{"result":[1]},{"result":[2,3,"7"]}]"#.to_owned()),
         (3, format!(r#"{{"error":"ERR {WORDS}"}}"#)),
         (3, format!(r#"{{"error":"NOSCRIPT {WORDS}"}}"#)),
+        (3, format!(r#"{{"error":"ERR Dynamic keys are not allowed {WORDS}"}}"#)),
+        (3, format!(r#"{{"error":"ERR max daily request limit exceeded {WORDS}"}}"#)),
         (3, format!(r#"{{"error":"WRONGTYPE {WORDS}"}}"#)),
         (5, format!(r#"{{"error":"WRONGPASS {WORDS}"}}"#)),
         (7, format!("<html>{WORDS}</html>")),
