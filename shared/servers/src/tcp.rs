@@ -22,7 +22,7 @@ pub struct TcpProxy {
 
 #[derive(Debug)]
 struct Switches {
-    upstream: SocketAddr,
+    upstream: watch::Sender<SocketAddr>,
     stalled: watch::Sender<bool>,
     refusing: AtomicBool,
 }
@@ -30,8 +30,7 @@ struct Switches {
 impl TcpProxy {
     /// Listens on a free loopback port in front of `upstream` (`"127.0.0.1:6379"`, or a [`SocketAddr`]).
     pub async fn start(upstream: impl ToSocketAddrs) -> TcpProxy {
-        let upstream = upstream.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
-        let upstream = upstream.expect("an upstream address, host:port");
+        let (upstream, _) = watch::channel(address(upstream));
         let (stalled, _) = watch::channel(false);
         let switches = Arc::new(Switches { upstream, stalled, refusing: AtomicBool::new(false) });
         let connections = Connections::default();
@@ -63,6 +62,11 @@ impl TcpProxy {
         self.connections.close();
     }
 
+    /// Leads new connections to `upstream` from now on, as a failover does; open ones stay with the old one.
+    pub fn redirect(&self, upstream: impl ToSocketAddrs) {
+        self.switches.upstream.send_replace(address(upstream));
+    }
+
     /// Withholds replies while on; requests still reach the upstream. Off lets the withheld replies go.
     pub fn stall(&self, on: bool) {
         self.switches.stalled.send_replace(on);
@@ -75,13 +79,19 @@ impl TcpProxy {
     }
 }
 
+fn address(upstream: impl ToSocketAddrs) -> SocketAddr {
+    let first = upstream.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
+    first.expect("an upstream address, host:port")
+}
+
 async fn forward(switches: Arc<Switches>, connections: Connections, client: TcpStream) {
     let mut connection = connections.open();
     if switches.refusing.load(Ordering::SeqCst) {
         return;
     }
     let exchange = async move {
-        let Ok(upstream) = TcpStream::connect(switches.upstream).await else {
+        let address = *switches.upstream.borrow();
+        let Ok(upstream) = TcpStream::connect(address).await else {
             return;
         };
         let (mut requests, mut answers) = client.into_split();
