@@ -6,6 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use onetap_servers::{Broken, Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
 use onetap_store::testing::conformance::Names;
 use onetap_store::{Batch, Commit, Error, Expect, Keep, Store, Value};
@@ -226,6 +227,145 @@ async fn an_idle_connection_that_redis_closed_is_no_failure() {
     let wire = TcpProxy::start(redis.addr()).await;
     let store = support::store(&support::redis(wire.url(), PATIENT));
     works_after(&store, || wire.cut()).await;
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn an_idle_connection_that_redis_closed_is_seen_before_a_swap_is_sent() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    let key = Names::new().key("k");
+    let claim = Batch::new().put(&key, Expect::Absent, "old", HOUR);
+    assert!(matches!(store.commit(&claim).await, Ok(Commit::Applied(_))));
+    // Long enough idle that the store looks for the end before it sends.
+    blocked(|| proxy.cut());
+    // A swap is never sent twice: had it been sent into the closed connection, its outcome would be unknown.
+    let swap = Batch::new().put(&key, Expect::Is("old".into()), "new", HOUR);
+    let answer = store.commit(&swap).await;
+    assert!(matches!(answer, Ok(Commit::Applied(_))), "{answer:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_request_that_is_polled_and_then_held_does_not_hold_up_others() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    let names = Names::new();
+    assert_eq!(store.get(&names.key("warm")).await, Ok(None));
+    proxy.stall(true);
+    let other = tokio::spawn({
+        let (store, key) = (Arc::clone(&store), names.key("other"));
+        async move { store.get(&key).await }
+    });
+    let key = names.key("held");
+    let mut held = Box::pin(store.get(&key));
+    // Polled last, and more than once, so that it has sent its request and is the one that the reply wakes.
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!((&mut held).now_or_never().is_none());
+    }
+    proxy.stall(false);
+    let both = async { (other.await.unwrap(), store.get(&names.key("later")).await) };
+    let both = tokio::time::timeout(Duration::from_millis(PATIENT / 2), both).await;
+    assert_eq!(both.expect("they wait for the held request"), (Ok(None), Ok(None)));
+    drop(held);
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_connection_that_answered_readonly_is_not_used_again() {
+    let (old, new) = (Redis::start().await, Redis::start().await);
+    let proxy = TcpProxy::start(old.addr()).await;
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    let client = redis::Client::open(old.url()).unwrap();
+    let mut direct = client.get_multiplexed_async_connection().await.unwrap();
+    let names = Names::new();
+    // READONLY is the answer to a plain command, to a script, and to the second of two commands.
+    let claim = Batch::new().put(&names.key("claim"), Expect::Absent, "v", HOUR);
+    let event = claim.clone().append(&names.log("event"), "record", Keep::all_for(HOUR));
+    let check = Batch::new().check(&names.key("none"), Expect::Absent);
+    for batches in [vec![claim], vec![event.clone()], vec![check, event]] {
+        redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).exec_async(&mut direct).await.unwrap();
+        proxy.redirect(old.addr());
+        proxy.cut();
+        assert_eq!(store.get(&names.key("warm")).await, Ok(None));
+        // The primary is demoted. The connection to it lives on; a new one leads to the server that was promoted.
+        redis::cmd("REPLICAOF").arg(&["127.0.0.1", "1"]).exec_async(&mut direct).await.unwrap();
+        proxy.redirect(new.addr());
+        let commit = async || match &batches[..] {
+            [one] => store.commit(one).await,
+            _ => store.commit_each(&batches).await.pop().unwrap(),
+        };
+        let error = commit().await.expect_err("a replica takes no writes");
+        assert!(error.is_retryable() && !error.maybe_applied(), "{error:?}");
+        let answer = commit().await;
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn many_callers_at_once_share_a_bounded_number_of_connections() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    let names = Arc::new(Names::new());
+    let callers = (0..500).map(|n| {
+        let (store, names) = (Arc::clone(&store), Arc::clone(&names));
+        tokio::spawn(async move {
+            let (key, value) = (names.key(&n.to_string()), format!("value-{n}"));
+            let claim = Batch::new().put(&key, Expect::Absent, value.as_str(), HOUR);
+            assert!(matches!(store.commit(&claim).await, Ok(Commit::Applied(_))));
+            assert_eq!(store.get(&key).await.unwrap(), Some(value), "each gets its own reply");
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    assert!(proxy.connections() <= 32, "{}", proxy.connections());
+}
+
+#[tokio::test]
+async fn a_caller_that_finds_no_free_connection_in_time_has_sent_nothing() {
+    let server = Broken::accepts_and_never_answers().await;
+    let store = support::store(&support::redis(format!("redis://{}", server.addr()), 2_000));
+    let swap = Batch::new().put(&Names::new().key("k"), Expect::Is("old".into()), "new", HOUR);
+    // Each takes a connection, and none gives it back: nobody polls them any more.
+    let mut held: Vec<_> = (0..32).map(|_| store.commit(&swap)).collect();
+    while server.connections() < 32 {
+        for call in &mut held {
+            assert!(call.now_or_never().is_none());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let error = store.commit(&swap).await.expect_err("no free connection");
+    assert!(error.is_retryable() && !error.maybe_applied(), "{error:?}");
+    assert_eq!(server.connections(), 32);
+    drop(held);
+    let error = store.commit(&swap).await.expect_err("no answer");
+    assert!(error.maybe_applied(), "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn the_reply_of_a_caller_that_gave_up_goes_to_nobody_else() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    let names = Names::new();
+    let [left, next] = ["left", "next"].map(|name| names.key(name));
+    for key in [&left, &next] {
+        let claim = Batch::new().put(key, Expect::Absent, key.as_str(), HOUR);
+        assert!(matches!(store.commit(&claim).await, Ok(Commit::Applied(_))));
+    }
+    proxy.stall(true);
+    assert!(tokio::time::timeout(Duration::from_millis(50), store.get(&left)).await.is_err());
+    proxy.stall(false);
+    for _ in 0..3 {
+        assert_eq!(store.get(&next).await.unwrap().as_deref(), Some(next.as_str()));
+    }
 }
 
 #[tokio::test]

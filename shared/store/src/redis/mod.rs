@@ -2,8 +2,6 @@
 
 mod encode;
 #[cfg(feature = "redis")]
-mod protocol;
-#[cfg(feature = "redis")]
 mod resp;
 #[cfg(feature = "upstash")]
 mod rest;

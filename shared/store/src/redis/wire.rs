@@ -1,460 +1,340 @@
-//! One connection that many speak over: requests go out in the order in which they come, and so do the replies come back.
+//! One connection to a Redis server, for one caller at a time.
 //!
-//! No task works in the background, where Lambda would freeze it. Whoever waits for a reply writes and reads for all, and
-//! wakes another who still waits when leaving. A lone caller thus costs a write, a wait and a read, and nothing else. (Who
-//! holds the thread without awaiting holds up those who wait with it, as it holds up the renewal of its own lease.)
+//! A request takes the connection by value and hands it back with the replies. A caller that gives up drops the
+//! connection together with the request, so that no later caller can read a reply that was meant for it. No task works
+//! in the background, where Lambda would freeze it.
+//!
+//! The `redis` crate packs the commands. The replies are read here, because the crate's parser searches the whole of an
+//! unfinished line again with every piece of it.
 
-use std::collections::VecDeque;
+use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use futures_util::{Stream, stream};
+use redis::Cmd;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
+use tokio::time::{Duration, Instant};
 
-use super::encode::{Command, Reply};
-use super::protocol::{encode, first_reply};
+use super::encode::{Command, Reply, ServerError};
+use crate::Error;
 
-/// What a connection reads at a time, and keeps when it is idle.
-const BUFFER: usize = 16 * 1024;
+/// Status lines and errors of Redis are far shorter. A longer line means that the peer does not speak RESP.
+const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// Plain, or within TLS.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+/// Redis bulk strings are at most 512 MB. A longer length means that the peer does not speak RESP.
+const MAX_BULK_BYTES: u64 = 512 << 20;
 
-/// The connection broke.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Broken {
-    /// Before a byte of the request was written: it can be sent elsewhere, whatever it is.
-    Unsent,
-    /// After that: what was on its way may or may not have arrived.
-    Sent,
-}
+/// No reply that we ask for is nested deeper than a list of records with their fields.
+const MAX_DEPTH: usize = 8;
+
+/// A TLS record holds no more. A first write within one record that fails has delivered nothing that the server can
+/// read.
+const FIRST_WRITE_BYTES: usize = 16 * 1024;
+
+/// A connection that was idle for longer may have been closed meanwhile, without the runtime having been told.
+const CERTAINLY_OPEN: Duration = Duration::from_millis(10);
+
+/// A byte stream: plain TCP, or TLS.
+pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytes for S {}
 
 /// One connection.
-pub(super) struct Wire(Mutex<State>);
-
-struct State {
-    stream: Box<dyn Stream>,
-    /// What is still to be written; empty buffers are used again.
-    out: Vec<u8>,
-    written: usize,
-    spare: Vec<u8>,
-    /// How many bytes were ever put into `out`, and how many of them were written.
-    queued: u64,
-    sent: u64,
-    /// What was read and is no whole reply yet.
-    input: Vec<u8>,
-    filled: usize,
-    /// Everybody who waits, in the order of the replies. The first `answered` have theirs already; the first `begun` are
-    /// in `out` or beyond.
-    waiting: VecDeque<Waiting>,
-    answered: usize,
-    begun: usize,
-    next: u64,
-    broken: bool,
-}
-
-struct Waiting {
-    number: u64,
-    /// The commands, until they go into `out`; then where they begin and end in all that was ever put there.
-    bytes: Vec<u8>,
-    span: (u64, u64),
-    wanted: usize,
-    replies: Vec<Reply>,
-    waker: Option<Waker>,
-    /// Nobody will fetch it any more.
-    gone: bool,
+pub(super) struct Wire {
+    stream: BufReader<Box<dyn Bytes>>,
+    idle_since: Instant,
+    /// The server has answered `READONLY`: it was the primary, and has become a replica.
+    read_only: bool,
 }
 
 impl Wire {
-    pub(super) fn new(stream: Box<dyn Stream>) -> Wire {
-        Wire(Mutex::new(State {
-            stream,
-            out: Vec::new(),
-            written: 0,
-            spare: Vec::new(),
-            queued: 0,
-            sent: 0,
-            input: vec![0; BUFFER],
-            filled: 0,
-            waiting: VecDeque::new(),
-            answered: 0,
-            begun: 0,
-            next: 0,
-            broken: false,
-        }))
+    pub(super) fn new(stream: Box<dyn Bytes>) -> Wire {
+        Wire { stream: BufReader::new(stream), idle_since: Instant::now(), read_only: false }
     }
 
-    /// Whether it is worth sending something. Where nobody reads any more, what came meanwhile is read now: the end, if the
-    /// other side closed the connection, and the replies to those who left.
-    pub(super) fn is_open(&self) -> bool {
-        let mut state = self.state();
-        if !state.broken && state.waiting.iter().all(|waiting| waiting.gone) {
-            let mut context = Context::from_waker(Waker::noop());
-            if state.read(&mut context, usize::MAX).is_err() {
-                state.give_up();
-            }
-            state.let_go();
+    pub(super) fn idle_for(&self) -> Duration {
+        self.idle_since.elapsed()
+    }
+
+    /// Whether an idle connection can carry a request: the other side has neither closed it nor sent what nobody asked
+    /// for.
+    pub(super) async fn is_open(&mut self) -> bool {
+        if self.idle_for() > CERTAINLY_OPEN {
+            // A Lambda that was frozen, or a thread that was blocked: the runtime must look at its sockets first.
+            tokio::task::yield_now().await;
         }
-        !state.broken
+        let mut context = Context::from_waker(Waker::noop());
+        Pin::new(&mut self.stream).poll_read(&mut context, &mut ReadBuf::new(&mut [0])).is_pending()
     }
 
-    /// Sends commands, at least one; the answer is a reply for each.
-    pub(super) fn request(&self, commands: &[Command<'_>]) -> Request<'_> {
-        let mut state = self.state();
-        let mut bytes = std::mem::take(&mut state.spare);
+    /// Sends commands and reads a reply for each. `sent` becomes true with the first byte that leaves: an error before
+    /// that means that nothing arrived. The connection comes back unless the server has become a read-only replica.
+    pub(super) async fn request(
+        mut self,
+        commands: &[Command<'_>],
+        sent: &mut bool,
+    ) -> io::Result<(Vec<Reply>, Option<Wire>)> {
+        self.write(commands, sent).await?;
+        let mut replies = Vec::with_capacity(commands.len());
+        for _ in commands {
+            replies.push(self.reply(0).await?);
+        }
+        if !self.stream.buffer().is_empty() {
+            return Err(no_redis());
+        }
+        self.idle_since = Instant::now();
+        Ok((replies, (!self.read_only).then_some(self)))
+    }
+
+    /// Subscribes to `channel`. Each item is a message that was published there, until the connection ends.
+    pub(super) async fn subscribe(
+        mut self,
+        channel: &str,
+    ) -> io::Result<Result<impl Stream<Item = ()> + use<>, Error>> {
+        self.write(&[Command::of(["SUBSCRIBE", channel])], &mut false).await?;
+        match self.reply(0).await? {
+            Reply::Error(error) => return Ok(Err(error.into())),
+            reply if reply.is_push("subscribe") => {}
+            _ => return Err(no_redis()),
+        }
+        Ok(Ok(stream::unfold(self, |mut wire| async move {
+            while !wire.reply(0).await.ok()?.is_push("message") {}
+            Some(((), wire))
+        })))
+    }
+
+    async fn write(&mut self, commands: &[Command<'_>], sent: &mut bool) -> io::Result<()> {
+        let mut bytes = Vec::new();
         for command in commands {
-            encode(command, &mut bytes);
+            let mut packed = Cmd::new();
+            command.parts().iter().for_each(|part| {
+                packed.arg(part.as_bytes());
+            });
+            packed.write_packed_command(&mut bytes);
         }
-        let alone = state.waiting.len() == state.answered;
-        let number = state.next;
-        state.next += 1;
-        let replies = Vec::with_capacity(commands.len());
-        let (wanted, span) = (commands.len(), (0, 0));
-        state.waiting.push_back(Waiting { number, bytes, span, wanted, replies, waker: None, gone: false });
-        Request { wire: self, number, waits_for_others: !alone }
+        let first = self.stream.write(&bytes[..bytes.len().min(FIRST_WRITE_BYTES)]).await?;
+        *sent |= first > 0;
+        self.stream.write_all(&bytes[first..]).await?;
+        self.stream.flush().await
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A request on its way.
-#[must_use]
-pub(super) struct Request<'a> {
-    wire: &'a Wire,
-    number: u64,
-    waits_for_others: bool,
-}
-
-impl Future for Request<'_> {
-    type Output = Result<Vec<Reply>, Broken>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Where several send at once, one turn's wait puts what all of them say into one write.
-        if std::mem::take(&mut self.waits_for_others) {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let mut state = self.wire.state();
-        let Some(place) = state.place(self.number) else { return Poll::Ready(Err(Broken::Sent)) };
-        if place >= state.answered && !state.broken {
-            state.work(context, place);
-        }
-        if place < state.answered {
-            return Poll::Ready(Ok(std::mem::take(&mut state.waiting[place].replies)));
-        }
-        if state.broken {
-            return Poll::Ready(Err(if state.is_sent(place) { Broken::Sent } else { Broken::Unsent }));
-        }
-        match &mut state.waiting[place].waker {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-        Poll::Pending
-    }
-}
-
-/// Whoever leaves, with a reply or without, hands on the reading.
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        let mut state = self.wire.state();
-        if let Some(place) = state.place(self.number) {
-            state.leave(place);
-        }
-        state.let_go();
-        let answered = state.answered;
-        let others = state.waiting.iter_mut().skip(answered).filter(|other| !other.gone);
-        if let Some(waker) = others.filter_map(|other| other.waker.take()).next() {
-            waker.wake();
-        }
-    }
-}
-
-impl State {
-    fn place(&self, number: u64) -> Option<usize> {
-        self.waiting.binary_search_by_key(&number, |waiting| waiting.number).ok()
-    }
-
-    /// Whether the first byte of it was written.
-    fn is_sent(&self, place: usize) -> bool {
-        place < self.begun && self.sent > self.waiting[place].span.0
-    }
-
-    /// What was given up before it was sent must not be sent later, when nobody expects it any more.
-    fn leave(&mut self, place: usize) {
-        if place >= self.begun {
-            self.waiting.remove(place);
-            return;
-        }
-        self.waiting[place].gone = true;
-        if self.sent < self.waiting[place].span.1 {
-            self.give_up();
-        }
-    }
-
-    fn let_go(&mut self) {
-        while self.answered > 0 && self.waiting.front().is_some_and(|first| first.gone) {
-            self.waiting.pop_front();
-            self.answered -= 1;
-            self.begun -= 1;
-        }
-    }
-
-    /// Writes and reads as far as it goes, or until the reply for `place` is there.
-    fn work(&mut self, context: &mut Context<'_>, place: usize) {
-        if self.write(context).and_then(|()| self.read(context, place)).is_err() {
-            self.give_up();
-        }
-    }
-
-    fn give_up(&mut self) {
-        self.broken = true;
-        self.waiting.iter_mut().filter_map(|waiting| waiting.waker.take()).for_each(Waker::wake);
-    }
-
-    /// Puts what waits to be sent into `out`.
-    fn begin(&mut self) {
-        for waiting in self.waiting.iter_mut().skip(self.begun) {
-            let start = self.queued;
-            self.queued += waiting.bytes.len() as u64;
-            waiting.span = (start, self.queued);
-            if self.out.is_empty() {
-                std::mem::swap(&mut self.out, &mut waiting.bytes);
-            } else {
-                self.out.append(&mut waiting.bytes);
+    async fn reply(&mut self, depth: usize) -> io::Result<Reply> {
+        let line = self.line().await?;
+        let (kind, rest) = line.split_first().ok_or_else(no_redis)?;
+        let text = String::from_utf8_lossy(rest);
+        let number = || text.parse::<i64>().map_err(|_| no_redis());
+        match kind {
+            b'+' => Ok(Reply::Text(text.into_owned())),
+            b'-' => {
+                // Older servers wrap it in the error of the script.
+                self.read_only |= text.contains("READONLY");
+                Ok(Reply::Error(ServerError::new(&text)))
             }
-        }
-        self.begun = self.waiting.len();
-    }
-
-    fn write(&mut self, context: &mut Context<'_>) -> Result<(), Ended> {
-        self.begin();
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        while self.written < self.out.len() {
-            match Pin::new(&mut self.stream).poll_write(context, &self.out[self.written..]) {
-                Poll::Ready(Ok(n @ 1..)) => {
-                    self.written += n;
-                    self.sent += n as u64;
+            b':' => number().map(Reply::Int),
+            b'$' | b'*' if number()? < 0 => Ok(Reply::Nil),
+            b'$' => self.bulk(number()?.unsigned_abs()).await,
+            b'*' if depth < MAX_DEPTH => {
+                let mut replies = Vec::new();
+                for _ in 0..number()? {
+                    replies.push(Box::pin(self.reply(depth + 1)).await?);
                 }
-                Poll::Ready(_) => return Err(Ended),
-                Poll::Pending => return Ok(()),
+                Ok(Reply::List(replies))
             }
-        }
-        match Pin::new(&mut self.stream).poll_flush(context) {
-            Poll::Ready(Ok(())) => {
-                self.out.clear();
-                self.out.shrink_to(BUFFER);
-                self.spare = std::mem::take(&mut self.out);
-                self.written = 0;
-                Ok(())
-            }
-            Poll::Ready(Err(_)) => Err(Ended),
-            Poll::Pending => Ok(()),
+            _ => Err(no_redis()),
         }
     }
 
-    fn read(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), Ended> {
-        while place >= self.answered {
-            if self.filled == self.input.len() {
-                self.input.resize(self.filled * 2, 0);
-            }
-            let mut buffer = ReadBuf::new(&mut self.input[self.filled..]);
-            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => self.filled += buffer.filled().len(),
-                Poll::Ready(_) => return Err(Ended),
-                Poll::Pending => return Ok(()),
-            }
-            self.hand_out(place)?;
+    async fn line(&mut self) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        (&mut self.stream).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
+        if !line.ends_with(b"\r\n") {
+            return Err(no_redis());
         }
-        Ok(())
+        line.truncate(line.len() - 2);
+        Ok(line)
     }
 
-    /// Gives every whole reply to the one whose turn it is; who stands at `place` is awake.
-    fn hand_out(&mut self, place: usize) -> Result<(), Ended> {
-        let mut from = 0;
-        while let Some((reply, end)) = first_reply(&self.input[from..self.filled]).map_err(|_| Ended)? {
-            from += end;
-            // A reply that nobody asked for.
-            let turn = self.answered;
-            let waiting = self.waiting.get_mut(turn).filter(|_| turn < self.begun).ok_or(Ended)?;
-            waiting.replies.push(reply);
-            if waiting.replies.len() == waiting.wanted {
-                self.answered += 1;
-                if let Some(waker) = waiting.waker.take().filter(|_| turn != place) {
-                    waker.wake();
-                }
-            }
+    async fn bulk(&mut self, length: u64) -> io::Result<Reply> {
+        if length > MAX_BULK_BYTES {
+            return Err(no_redis());
         }
-        self.input.copy_within(from..self.filled, 0);
-        self.filled -= from;
-        if self.filled == 0 && self.input.len() > 4 * BUFFER {
-            self.input = vec![0; BUFFER];
+        let mut bytes = Vec::new();
+        (&mut self.stream).take(length + 2).read_to_end(&mut bytes).await?;
+        if bytes.len() as u64 != length + 2 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(())
+        bytes.truncate(bytes.len() - 2);
+        Ok(match String::from_utf8(bytes) {
+            Ok(text) => Reply::Text(text),
+            // Only this command's caller is concerned: the other commands were carried out.
+            Err(_) => Reply::Error(Error::decode("a value is not UTF-8 text").into()),
+        })
     }
 }
 
-/// It closed, or says what no Redis says.
-#[derive(Debug)]
-struct Ended;
+impl Reply {
+    /// Whether it is a list that begins with `kind`, as everything does that a subscription brings.
+    fn is_push(&self, kind: &str) -> bool {
+        matches!(self, Reply::List(list) if matches!(list.first(), Some(Reply::Text(first)) if first == kind))
+    }
+}
+
+/// The peer said what no Redis says.
+fn no_redis() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 mod tests {
     use super::*;
     use futures_util::FutureExt;
-    use std::sync::Arc;
-    use std::time::Duration;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-    use tokio::task::JoinHandle;
-    use tokio::time::{sleep, timeout};
+    use std::pin::pin;
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::time::timeout;
 
-    fn wire(size: usize) -> (Arc<Wire>, DuplexStream) {
+    fn wire(size: usize) -> (Wire, DuplexStream) {
         let (ours, theirs) = duplex(size);
-        (Arc::new(Wire::new(Box::new(ours))), theirs)
+        (Wire::new(Box::new(ours)), theirs)
     }
 
-    async fn get(wire: &Wire, key: &str) -> Result<Option<String>, Broken> {
-        let replies = wire.request(&[Command::of(["GET", key])]).await?;
-        Ok(replies.into_iter().next().unwrap().text_or_nil().unwrap())
+    fn get(key: &str) -> Command<'_> {
+        Command::of(["GET", key])
     }
 
-    /// The same in a task of its own.
-    fn getting(wire: &Arc<Wire>, key: &'static str) -> JoinHandle<Result<Option<String>, Broken>> {
-        let wire = Arc::clone(wire);
-        tokio::spawn(async move { get(&wire, key).await })
+    /// The answer to as many commands as `count`, if the server says `bytes` and then closes the connection.
+    async fn answer(bytes: &[u8], count: usize) -> io::Result<(Vec<Reply>, Option<Wire>)> {
+        let (wire, mut server) = wire(1 << 20);
+        server.write_all(bytes).await.unwrap();
+        drop(server.shutdown().await);
+        let commands: Vec<_> = (0..count).map(|_| get("key")).collect();
+        wire.request(&commands, &mut false).await
     }
 
-    /// Answers every GET with its key, byte by byte.
-    async fn echo(mut server: DuplexStream) {
-        let mut read = Vec::new();
-        loop {
-            while let Some((request, end)) = first_reply(&read).unwrap() {
-                let Reply::List(parts) = request else { panic!() };
-                let Some(Reply::Text(key)) = parts.into_iter().nth(1) else { panic!() };
-                read.drain(..end);
-                for byte in format!("${}\r\n{key}\r\n", key.len()).bytes() {
-                    server.write_all(&[byte]).await.unwrap();
-                }
+    #[tokio::test]
+    async fn a_reply_is_read_when_it_is_whole_and_not_before() {
+        for whole in [
+            "+OK\r\n",
+            "-ERR no\r\n",
+            ":-7\r\n",
+            "$-1\r\n",
+            "*-1\r\n",
+            "$0\r\n\r\n",
+            "*0\r\n",
+            "*2\r\n:1\r\n*1\r\n$2\r\nab\r\n",
+        ] {
+            let (wire, mut server) = wire(4096);
+            let (commands, mut sent) = ([get("key")], false);
+            let mut request = pin!(wire.request(&commands, &mut sent));
+            for byte in whole.bytes() {
+                assert!(request.as_mut().now_or_never().is_none(), "{whole}");
+                server.write_all(&[byte]).await.unwrap();
             }
-            if server.read_buf(&mut read).await.unwrap_or_default() == 0 {
-                return;
-            }
+            let (replies, wire) = request.as_mut().now_or_never().expect(whole).unwrap();
+            assert_eq!((replies.len(), wire.is_some()), (1, true), "{whole}");
+            let mut asked = [0; 22];
+            server.read_exact(&mut asked).await.unwrap();
+            assert_eq!(&asked, b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n");
         }
     }
 
     #[tokio::test]
-    async fn each_of_many_gets_its_own_reply() {
-        let (wire, server) = wire(64);
-        tokio::spawn(echo(server));
-        let callers: Vec<_> = (0..200)
-            .map(|n| {
-                let wire = Arc::clone(&wire);
-                tokio::spawn(async move {
-                    for m in 0..20 {
-                        let key = format!("key-{n}-{m}");
-                        assert_eq!(get(&wire, &key).await.unwrap().as_deref(), Some(key.as_str()));
-                    }
-                })
-            })
-            .collect();
-        for caller in callers {
-            caller.await.unwrap();
+    async fn what_is_no_reply_breaks_the_connection() {
+        for nonsense in [
+            "HTTP/1.1 400\r\n",
+            "\r\n",
+            "+OK\n",
+            "$x\r\n",
+            "*-x\r\n",
+            "$9223372036854775807\r\n",
+            "%1\r\n+a\r\n+b\r\n",
+            "+OK\r\n+OK\r\n",
+            "+OK\r\n$",
+            &"*1\r\n".repeat(1000),
+            &"+".repeat(100_000),
+        ] {
+            let (wire, mut server) = wire(1 << 20);
+            server.write_all(nonsense.as_bytes()).await.unwrap();
+            let (commands, mut sent) = ([get("key")], false);
+            let broken = timeout(Duration::from_secs(60), wire.request(&commands, &mut sent)).await.unwrap();
+            assert!(broken.is_err(), "{nonsense}");
+            assert!(sent, "it may have arrived");
         }
-        assert!(wire.state().waiting.is_empty() && wire.state().filled == 0);
+        for cut_off in ["", "$5\r\nx", "*9223372036854775807\r\n:1\r\n", "+OK"] {
+            assert!(answer(cut_off.as_bytes(), 1).await.is_err(), "{cut_off}");
+        }
     }
 
     #[tokio::test]
-    async fn who_leaves_before_the_reply_leaves_the_others_theirs() {
-        let (wire, mut server) = wire(4096);
-        // The first reads for all, and is the one who leaves.
-        let other = getting(&wire, "other");
-        tokio::task::yield_now().await;
-        assert!(timeout(Duration::from_millis(20), get(&wire, "leaver")).await.is_err());
-        assert!(!other.is_finished());
-        server.write_all(b"$1\r\nA\r\n$1\r\nB\r\n").await.unwrap();
-        assert_eq!(other.await.unwrap().unwrap().as_deref(), Some("A"));
-        // Nor does the leaver's reply, which is still to be read, go to the next.
-        let next = getting(&wire, "next");
-        sleep(Duration::from_millis(5)).await;
-        server.write_all(b"$1\r\nC\r\n").await.unwrap();
-        assert_eq!(next.await.unwrap().unwrap().as_deref(), Some("C"));
+    async fn a_value_that_is_no_text_or_an_error_concerns_its_own_command_alone() {
+        let said = b"$2\r\n\xff\xfe\r\n-ERR no\r\n*2\r\n:1\r\n-WRONGTYPE no\r\n+OK\r\n";
+        let (replies, wire) = answer(said, 4).await.unwrap();
+        let errors: Vec<_> = replies.into_iter().map(Reply::text_or_nil).collect();
+        assert!(matches!(&errors[0], Err(Error::Decode { .. })), "{errors:?}");
+        assert!(matches!(&errors[1], Err(Error::Rejected { .. })), "{errors:?}");
+        assert_eq!(errors[3], Ok(Some("OK".to_owned())));
+        assert!(wire.is_some());
     }
 
     #[tokio::test]
-    async fn what_is_given_up_before_it_was_sent_is_never_sent() {
+    async fn a_connection_to_a_read_only_replica_does_not_come_back() {
+        for said in [
+            "-READONLY You can't write against a read only replica.\r\n",
+            "-ERR Error running script: -READONLY You can't write\r\n",
+            "*2\r\n:1\r\n-READONLY no\r\n",
+        ] {
+            let (replies, wire) = answer(said.as_bytes(), 1).await.unwrap();
+            assert_eq!((replies.len(), wire.is_none()), (1, true), "{said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_reply_in_many_pieces_costs_no_more_than_its_pieces() {
+        let (value, items) = ("x".repeat(4 << 20), ":1\r\n".repeat(100_000));
+        let said = format!("${}\r\n{value}\r\n*100000\r\n{items}", value.len());
+        let (wire, mut server) = wire(1000);
+        let (commands, mut sent) = ([get("key"), get("key")], false);
+        let feed = async {
+            server.write_all(said.as_bytes()).await.unwrap();
+            // The commands, so that nobody waits for room.
+            server.read_exact(&mut [0; 44]).await.unwrap();
+        };
+        let both = async { tokio::join!(wire.request(&commands, &mut sent), feed).0 };
+        // Looking at all of it again with every piece would take hours.
+        let (mut replies, _) = timeout(Duration::from_secs(120), both).await.expect("linear").unwrap();
+        assert!(matches!(replies.pop(), Some(Reply::List(list)) if list.len() == 100_000));
+        assert_eq!(replies.pop().unwrap().text_or_nil().unwrap(), Some(value));
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_while_it_is_sent_is_never_finished() {
         let (wire, mut server) = wire(16);
-        // The pipe holds less than the command: half of it stays here.
-        assert!(timeout(Duration::from_millis(20), get(&wire, "a-key-that-does-not-fit")).await.is_err());
-        assert!(!wire.is_open());
-        assert_eq!(get(&wire, "another").await, Err(Broken::Unsent));
-        drop(wire);
+        let (commands, mut sent) = ([get("a-key-that-does-not-fit-into-the-pipe")], false);
+        assert!(wire.request(&commands, &mut sent).now_or_never().is_none());
+        assert!(sent);
         let mut all = Vec::new();
         server.read_to_end(&mut all).await.unwrap();
         assert_eq!(all.len(), 16);
     }
 
     #[tokio::test]
-    async fn who_leaves_before_a_byte_was_sent_disturbs_nobody() {
-        let (wire, mut server) = wire(4096);
-        let first = getting(&wire, "first");
-        tokio::task::yield_now().await;
-        drop(wire.request(&[Command::of(["GET", "never-polled"])]));
-        let mut last = Box::pin(timeout(Duration::from_secs(5), get(&wire, "last")));
-        let mut left = Box::pin(get(&wire, "left"));
-        // Each polled once, which is before anything of it is sent; then one goes from between the others.
-        assert!((&mut left).now_or_never().is_none());
-        assert!((&mut last).now_or_never().is_none());
-        drop(left);
-        let answers = async {
-            let mut read = Vec::new();
-            while !read.ends_with(b"last\r\n") {
-                server.read_buf(&mut read).await.unwrap();
-            }
-            server.write_all(b"$1\r\nA\r\n$1\r\nC\r\n").await.unwrap();
-            String::from_utf8(read).unwrap()
-        };
-        let (last, said) = tokio::join!(last, answers);
-        assert_eq!(
-            (first.await.unwrap().unwrap().as_deref(), last.unwrap().unwrap().as_deref()),
-            (Some("A"), Some("C"))
-        );
-        assert!(!said.contains("left") && !said.contains("never-polled"), "{said}");
-        assert!(wire.is_open() && wire.state().waiting.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_connection_that_closed_after_everybody_left_is_seen_to_be_closed() {
-        let (wire, mut server) = wire(4096);
-        assert!(timeout(Duration::from_millis(5), get(&wire, "left")).await.is_err());
-        assert!(wire.is_open());
-        server.write_all(b"$1\r\nA\r\n").await.unwrap();
-        assert!(wire.is_open() && wire.state().waiting.is_empty());
-        drop(server);
-        assert!(!wire.is_open());
-    }
-
-    #[tokio::test]
-    async fn a_connection_that_ends_breaks_everybody_and_is_no_longer_open() {
-        let (wire, server) = wire(4096);
-        assert!(wire.is_open());
-        let callers = [(); 3].map(|()| getting(&wire, "key"));
-        sleep(Duration::from_millis(5)).await;
-        drop(server);
-        for caller in callers {
-            assert_eq!(caller.await.unwrap(), Err(Broken::Sent));
-        }
-        assert!(!wire.is_open());
-    }
-
-    #[tokio::test]
-    async fn an_idle_connection_that_was_closed_is_seen_before_anything_is_sent() {
+    async fn a_connection_that_ends_before_the_first_byte_has_sent_nothing() {
         let (wire, server) = wire(4096);
         drop(server);
-        assert!(!wire.is_open());
+        let mut sent = false;
+        assert!(wire.request(&[get("key")], &mut sent).await.is_err());
+        assert!(!sent);
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_that_was_closed_or_spoke_unasked_is_not_open() {
+        let (mut quiet, _server) = wire(4096);
+        assert!(quiet.is_open().await);
+        let (mut closed, server) = wire(4096);
+        drop(server);
+        assert!(!closed.is_open().await);
+        let (mut speaking, mut server) = wire(4096);
+        server.write_all(b"+OK\r\n").await.unwrap();
+        assert!(!speaking.is_open().await);
     }
 }
