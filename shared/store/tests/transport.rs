@@ -3,10 +3,12 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt};
 use onetap_servers::{Broken, Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
 use onetap_store::testing::conformance::Names;
 use onetap_store::{Batch, Commit, Error, Expect, Keep, Store, Value};
@@ -99,6 +101,47 @@ async fn dynamodb_in_trouble_is_unavailable_and_never_an_answer() {
         let store = support::store(&support::dynamodb(server.url(), LIMIT));
         all_unavailable(&errors(&store).await);
     }
+}
+
+/// A server that answers every request with `start` and then with `piece` over and over, as fast as it is read.
+fn endless(status: &str, start: &str, piece: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let start = format!("HTTP/1.1 {status}\r\ncontent-type: text/event-stream\r\n\r\n{start}");
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let start = start.clone();
+            std::thread::spawn(move || {
+                let _ = client.read(&mut [0; 4096]).and_then(|_| client.write_all(start.as_bytes()));
+                while client.write_all(piece).is_ok() {}
+            });
+        }
+    });
+    url
+}
+
+const LETTERS: &[u8] = &[b'x'; 64 * 1024];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_keeps_its_limit_although_data_keeps_coming() {
+    for status in ["200 OK", "400 Bad Request"] {
+        for piece in [LETTERS, b": keep-alive\n\n".repeat(1000).leak()] {
+            let store = support::store(&support::upstash(endless(status, "", piece), "t", LIMIT));
+            let (watched, took) = timed(store.watch(&Names::new().channel("c"))).await;
+            // Far below what it takes to look at all of it again with every piece.
+            assert!(watched.is_err() && took < Duration::from_secs(3), "{status}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_any_length_rings_and_a_line_without_end_ends_the_subscription() {
+    let long = "x".repeat(8_000_000);
+    let start = format!("data: subscribe,c,1\n\ndata: message,c,short\n\ndata: message,c,{long}\n\n");
+    let store = support::store(&support::upstash(endless("200 OK", &start, LETTERS), "t", PATIENT));
+    let rings = store.watch(&Names::new().channel("c")).await.unwrap();
+    let all = tokio::time::timeout(Duration::from_secs(60), rings.collect::<Vec<_>>()).await;
+    assert_eq!(all.expect("it ends").len(), 2);
 }
 
 #[tokio::test]

@@ -26,6 +26,10 @@ use crate::{BoxStream, Error};
 const MAX_REQUEST: usize = 10_000_000;
 /// A reply may hold as many values as a refused batch names.
 const MAX_REPLY: usize = 64 << 20;
+/// No message is longer than the request that published it. A longer line means that the peer is not Upstash.
+const MAX_LINE_BYTES: usize = MAX_REQUEST;
+/// What is kept of a line.
+const MAX_LINE_HEAD_BYTES: usize = 4 * 1024;
 
 /// A database at Upstash.
 pub struct Rest {
@@ -118,24 +122,14 @@ impl Transport for Rest {
         if response.status() != StatusCode::OK {
             return Err(refused(response, deadline).await);
         }
-        let mut lines = Lines { body: response.into_body(), buffer: Vec::new() };
-        loop {
-            match tokio::time::timeout_at(deadline, lines.next()).await {
-                Ok(Some(line)) if line.starts_with(b"data: subscribe,") => break,
-                Ok(Some(_)) => {}
-                Ok(None) => {
-                    return Err(Error::not_sent("the subscription ended before it was acknowledged"));
-                }
-                Err(_) => return Err(Error::not_sent("no answer in time")),
-            }
+        let mut lines = Lines::of(response);
+        match tokio::time::timeout_at(deadline, lines.find(b"data: subscribe,")).await {
+            Ok(Some(())) => {}
+            Ok(None) => return Err(Error::not_sent("the subscription ended before it was acknowledged")),
+            Err(_) => return Err(Error::not_sent("no answer in time")),
         }
-        let next = |mut lines: Lines| async move {
-            loop {
-                if lines.next().await?.starts_with(b"data: message,") {
-                    return Some((Ok(()), lines));
-                }
-            }
-        };
+        let next =
+            |mut lines: Lines| async move { lines.find(b"data: message,").await.map(|()| (Ok(()), lines)) };
         Ok(stream::unfold(lines, next).boxed())
     }
 }
@@ -250,7 +244,7 @@ fn unexpected(status: StatusCode) -> Error {
 /// The error of an answer that should have been a stream.
 async fn refused(response: Response<Incoming>, deadline: Instant) -> Error {
     let status = response.status();
-    let mut lines = Lines { body: response.into_body(), buffer: Vec::new() };
+    let mut lines = Lines::of(response);
     let text = tokio::time::timeout_at(deadline, lines.next()).await.ok().flatten().unwrap_or_default();
     match Answer::read(&text, status) {
         Ok(Reply::Error(error)) => error.into(),
@@ -279,34 +273,55 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// A body, line by line; the last one may be without its end. It ends at a line that is larger than any reply: what
-/// never ends a line is no stream of Upstash's.
+/// A body, line by line; the last one may be without its end. Of each line only the head is kept: a ring is known by it,
+/// and the error of an answer that should have been a stream is shorter.
 struct Lines {
     body: Incoming,
-    buffer: Vec<u8>,
+    /// What was received and not looked at yet.
+    piece: Bytes,
+    head: Vec<u8>,
+    length: usize,
 }
 
 impl Lines {
+    fn of(response: Response<Incoming>) -> Lines {
+        Lines { body: response.into_body(), piece: Bytes::new(), head: Vec::new(), length: 0 }
+    }
+
+    /// Returns at the first line that begins with `start`, or with nothing at the end.
+    async fn find(&mut self, start: &[u8]) -> Option<()> {
+        while !self.next().await?.starts_with(start) {}
+        Some(())
+    }
+
     async fn next(&mut self) -> Option<Vec<u8>> {
         use onetap_http::BodyExt;
         loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
-                line.truncate(line.trim_ascii_end().len());
-                return Some(line);
+            // Data that keeps coming must not keep the time limit from being looked at.
+            tokio::task::coop::consume_budget().await;
+            let end = self.piece.iter().position(|byte| *byte == b'\n');
+            let part = self.piece.split_to(end.map_or(self.piece.len(), |end| end + 1));
+            let room = MAX_LINE_HEAD_BYTES - self.head.len();
+            self.head.extend_from_slice(&part[..part.len().min(room)]);
+            self.length += part.len();
+            if end.is_some() {
+                return Some(self.take_line());
+            }
+            if self.length > MAX_LINE_BYTES {
+                return None;
             }
             match self.body.frame().await {
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        self.buffer.extend_from_slice(data);
-                    }
-                    if self.buffer.len() > MAX_REPLY {
-                        return None;
-                    }
-                }
-                _ if self.buffer.is_empty() => return None,
-                _ => return Some(std::mem::take(&mut self.buffer)),
+                Some(Ok(frame)) => self.piece = frame.into_data().unwrap_or_default(),
+                _ if self.length == 0 => return None,
+                _ => return Some(self.take_line()),
             }
         }
+    }
+
+    fn take_line(&mut self) -> Vec<u8> {
+        self.length = 0;
+        let mut line = std::mem::take(&mut self.head);
+        line.truncate(line.trim_ascii_end().len());
+        line
     }
 }
