@@ -48,7 +48,7 @@ impl<'a> Environment<'a> {
             // Its taps meet in weather that can be slowed down, and its replies are counted.
             fixed.push(("WEATHER_PROVIDER", "sample".to_owned()));
         }
-        let unset = SECRETS.into_iter().filter(|(name, _)| given.optional(name).is_none());
+        let unset = SECRETS.into_iter().filter(|(name, _)| given.optional(name) == Ok(None));
         let made = unset.map(|(name, used)| Made { name, value: unique_token(), used }).collect();
         let defaults = vec![
             ("STORE", "memory".to_owned()),
@@ -60,7 +60,7 @@ impl<'a> Environment<'a> {
 
     /// Where replies go: to the stub at `url`, unless another place is set; the demo's always.
     pub(crate) fn line_stub(&mut self, url: String, options: &Options) -> bool {
-        let stub = options.demo || self.given.optional(BASE_URL).is_none();
+        let stub = options.demo || self.given.optional(BASE_URL) == Ok(None);
         if stub {
             self.fixed.push((BASE_URL, url));
         }
@@ -69,13 +69,13 @@ impl<'a> Environment<'a> {
 
     /// All of it, as the functions read it.
     pub(crate) fn variables(&self) -> Variables<'_> {
-        Variables::from_lookup(|name| {
+        Variables::try_from_lookup(|name| {
             let among = |all: &[(&str, String)]| all.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
             let made = || self.made.iter().find(|made| made.name == name).map(|made| made.value.clone());
-            among(&self.fixed)
-                .or_else(|| self.given.optional(name))
-                .or_else(made)
-                .or_else(|| among(&self.defaults))
+            if let Some(fixed) = among(&self.fixed) {
+                return Ok(Some(fixed));
+            }
+            Ok(self.given.optional(name)?.or_else(made).or_else(|| among(&self.defaults)))
         })
     }
 
@@ -100,10 +100,10 @@ mod tests {
         let given = Variables::from_lookup(set);
         let environment = Environment::new(&given, &Options::default(), "http://127.0.0.1:1");
         let all = environment.variables();
-        assert_eq!(all.optional("EDIT_API_TOKEN").as_deref(), Some("mine"));
-        assert_eq!(all.optional("STORE").as_deref(), Some("redis"));
-        assert_eq!(all.optional("WEATHER_PROVIDER").as_deref(), Some("sample"));
-        assert_eq!(all.optional("LINE_CHANNEL_SECRET").map(|secret| secret.len()), Some(32));
+        assert_eq!(all.optional("EDIT_API_TOKEN").unwrap().as_deref(), Some("mine"));
+        assert_eq!(all.optional("STORE").unwrap().as_deref(), Some("redis"));
+        assert_eq!(all.optional("WEATHER_PROVIDER").unwrap().as_deref(), Some("sample"));
+        assert_eq!(all.optional("LINE_CHANNEL_SECRET").unwrap().map(|secret| secret.len()), Some(32));
         drop(all);
         let made: Vec<&str> = environment.into_made().iter().map(|made| made.name).collect();
         assert_eq!(made, ["LINE_CHANNEL_SECRET", "LINE_CHANNEL_ACCESS_TOKEN", "JOB_EVENTS_SECRET"]);
@@ -114,6 +114,6 @@ mod tests {
         let given = Variables::from_lookup(|name| (name == "STORE").then(|| "redis".to_owned()));
         let options = Options { store: Some("upstash".to_owned()), ..Options::default() };
         let environment = Environment::new(&given, &options, "http://127.0.0.1:1");
-        assert_eq!(environment.variables().optional("STORE").as_deref(), Some("upstash"));
+        assert_eq!(environment.variables().optional("STORE").unwrap().as_deref(), Some("upstash"));
     }
 }

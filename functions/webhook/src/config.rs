@@ -41,7 +41,7 @@ impl Config {
             _ => Err(ConfigError::new(name, "is more than ten years")),
         };
         let ttl = seconds("PROCESSING_LOCK_TIMEOUT_SECONDS", 5)?;
-        let scope = match variables.optional("PROCESSING_LOCK_SCOPE").as_deref() {
+        let scope = match variables.optional("PROCESSING_LOCK_SCOPE")?.as_deref() {
             None | Some("selective") => Scope::Selective,
             Some("all") => Scope::All,
             Some(_) => return Err(ConfigError::new("PROCESSING_LOCK_SCOPE", "is not selective or all")),

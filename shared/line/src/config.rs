@@ -1,7 +1,7 @@
 //! What a channel needs: its secrets, its token, and where the Messaging API is.
 
 use http::{HeaderValue, Uri};
-use onetap_store::config::{ConfigError, Secret, Variables};
+use onetap_store::config::{ConfigError, Secret, Variables, is_http_url};
 
 /// A LINE channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +23,11 @@ impl Config {
         if secrets.is_empty() {
             return Err(ConfigError::new("LINE_CHANNEL_SECRET", "is not set"));
         }
-        let base_url = variables.optional("LINE_API_BASE_URL");
+        let base_url = variables.base_url("LINE_API_BASE_URL")?;
         let config = Config {
             secrets,
             token: Secret::new(variables.required("LINE_CHANNEL_ACCESS_TOKEN")?),
-            base_url: base_url.as_deref().unwrap_or("https://api.line.me").trim_end_matches('/').to_owned(),
+            base_url: base_url.unwrap_or_else(|| "https://api.line.me".to_owned()),
         };
         config.authorization()?;
         config.reply_uri()?;
@@ -45,16 +45,8 @@ impl Config {
     }
 
     pub(crate) fn reply_uri(&self) -> Result<Uri, ConfigError> {
-        let uri = [&self.base_url, "/v2/bot/message/reply"].concat().parse::<Uri>();
-        let web = |uri: &Uri| {
-            matches!(uri.scheme_str(), Some("http" | "https"))
-                && uri.host().is_some_and(|host| !host.is_empty())
-                && uri.query().is_none()
-                // A name and a password would be shown wherever the address is.
-                && !self.base_url.contains('@')
-        };
-        uri.ok()
-            .filter(web)
-            .ok_or_else(|| ConfigError::new("LINE_API_BASE_URL", "is not an http:// or https:// URL"))
+        let uri = [&self.base_url, "/v2/bot/message/reply"].concat();
+        let uri = is_http_url(&uri).then(|| uri.parse().ok()).flatten();
+        uri.ok_or_else(|| ConfigError::new("LINE_API_BASE_URL", "is not an http:// or https:// URL"))
     }
 }

@@ -282,7 +282,9 @@ fn the_configuration_names_the_variable_that_is_wrong() {
     assert_eq!(read(&[secret]), Err("LINE_CHANNEL_ACCESS_TOKEN".to_owned()));
     let newline = ("LINE_CHANNEL_ACCESS_TOKEN", "t\nk");
     assert_eq!(read(&[secret, newline]), Err("LINE_CHANNEL_ACCESS_TOKEN".to_owned()));
-    for wrong in ["ftp://x", "nonsense", "https://", "http://x?q=1", "http://name:password@x", "/path"] {
+    let no_url = ["ftp://x", "nonsense", "https://", "http://x?q=1", "http://name:password@x", "/path"];
+    let no_address = ["http://x:99999", "http://x:port", "http://x:", "http://[::1"];
+    for wrong in no_url.into_iter().chain(no_address) {
         let result = read(&[secret, token, ("LINE_API_BASE_URL", wrong)]);
         assert_eq!(result, Err("LINE_API_BASE_URL".to_owned()), "{wrong}");
     }

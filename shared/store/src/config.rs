@@ -1,9 +1,13 @@
 //! The environment, read once at start: what is missing or malformed is said with the variable's name.
 
+use std::env::VarError;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use http::Uri;
 
 use crate::{Error, Store};
 
@@ -59,7 +63,7 @@ impl fmt::Debug for Secret {
 /// Variables by name, from the environment or from a test.
 pub struct Variables<'a>(Box<Lookup<'a>>);
 
-type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
+type Lookup<'a> = dyn Fn(&str) -> Result<Option<String>, ConfigError> + 'a;
 
 impl fmt::Debug for Variables<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,27 +74,54 @@ impl fmt::Debug for Variables<'_> {
 impl<'a> Variables<'a> {
     /// Those of this process.
     pub fn from_env() -> Variables<'static> {
-        Variables::from_lookup(|name| std::env::var(name).ok())
+        Variables::try_from_lookup(|name| match std::env::var(name) {
+            Ok(value) => Ok(Some(value)),
+            Err(VarError::NotPresent) => Ok(None),
+            Err(VarError::NotUnicode(_)) => Err(ConfigError::new(name, "is not UTF-8 text")),
+        })
     }
 
     /// Those that `lookup` knows.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String> + 'a) -> Variables<'a> {
+        Variables::try_from_lookup(move |name| Ok(lookup(name)))
+    }
+
+    /// Those that `lookup` knows, where a variable can be set and yet have no value.
+    pub fn try_from_lookup(
+        lookup: impl Fn(&str) -> Result<Option<String>, ConfigError> + 'a,
+    ) -> Variables<'a> {
         Variables(Box::new(lookup))
     }
 
     /// The variable, if it is set to something: empty counts as unset, as deployment templates leave it.
-    pub fn optional(&self, name: &str) -> Option<String> {
-        (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    pub fn optional(&self, name: &str) -> Result<Option<String>, ConfigError> {
+        let value = (self.0)(name)?;
+        Ok(value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()))
+    }
+
+    /// The first of several names that is set to something, and its value.
+    fn first<'n>(&self, names: &[&'n str]) -> Result<Option<(&'n str, String)>, ConfigError> {
+        for name in names {
+            if let Some(value) = self.optional(name)? {
+                return Ok(Some((name, value)));
+            }
+        }
+        Ok(None)
     }
 
     /// The variable, or the error that it is missing.
     pub fn required(&self, name: &str) -> Result<String, ConfigError> {
-        self.optional(name).ok_or_else(|| ConfigError::new(name, "is not set"))
+        self.optional(name)?.ok_or_else(|| ConfigError::new(name, "is not set"))
+    }
+
+    /// The variable as the address of an HTTP service, `http(s)://host[:port][/path]`, without a slash at its end.
+    pub fn base_url(&self, name: &str) -> Result<Option<String>, ConfigError> {
+        self.optional(name)?.map(|url| base_url(name, &url)).transpose()
     }
 
     /// The variable as `what` it should be, or `default` where it is unset.
     pub fn parsed<T: FromStr>(&self, name: &str, what: &str, default: T) -> Result<T, ConfigError> {
-        match self.optional(name) {
+        match self.optional(name)? {
             None => Ok(default),
             Some(value) => value.parse().map_err(|_| ConfigError::new(name, format!("is not {what}"))),
         }
@@ -171,10 +202,10 @@ impl Config {
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
         const STORES: &str = "upstash, dynamodb, redis or memory";
         let store = variables
-            .optional("STORE")
+            .optional("STORE")?
             .ok_or_else(|| ConfigError::new("STORE", format!("is not set; it is {STORES}")))?;
         let backend = match store.as_str() {
-            "memory" if variables.optional("AWS_LAMBDA_FUNCTION_NAME").is_some() => {
+            "memory" if variables.optional("AWS_LAMBDA_FUNCTION_NAME")?.is_some() => {
                 return Err(ConfigError::new(
                     "STORE",
                     "`memory` cannot be used inside Lambda: instances would not share it",
@@ -197,18 +228,15 @@ impl Config {
 fn upstash(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
     // Vercel KV hands out the same service under its own names.
     let either = |name: &'static str, other: &'static str| {
-        [name, other]
-            .into_iter()
-            .find_map(|name| Some((name, variables.optional(name)?)))
-            .ok_or_else(|| ConfigError::new(name, "is not set"))
+        variables.first(&[name, other])?.ok_or_else(|| ConfigError::new(name, "is not set"))
     };
     let (name, url) = either("UPSTASH_REDIS_REST_URL", "KV_REST_API_URL")?;
-    http_url(name, &url)?;
+    let url = base_url(name, &url)?;
     let (name, token) = either("UPSTASH_REDIS_REST_TOKEN", "KV_REST_API_TOKEN")?;
     if !token.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(ConfigError::new(name, "is not a token: it has a space or a character outside ASCII"));
     }
-    Ok(Backend::Upstash { url: url.trim_end_matches('/').to_owned(), token: Secret::new(token) })
+    Ok(Backend::Upstash { url, token: Secret::new(token) })
 }
 
 fn redis(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
@@ -229,39 +257,53 @@ fn dynamodb(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
             "is not a table's name: 3 to 255 of a-z A-Z 0-9 _ . -",
         ));
     }
-    let region = variables
-        .optional("AWS_REGION")
-        .or_else(|| variables.optional("AWS_DEFAULT_REGION"))
+    let (name, region) = variables
+        .first(&["AWS_REGION", "AWS_DEFAULT_REGION"])?
         .ok_or_else(|| ConfigError::new("AWS_REGION", "is not set"))?;
     if !region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
-        return Err(ConfigError::new("AWS_REGION", "is not a region like us-east-1"));
+        return Err(ConfigError::new(name, "is not a region like us-east-1"));
     }
     let ignored = variables.parsed("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true or false", false)?;
-    let endpoint = ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"]
-        .into_iter()
-        .filter(|_| !ignored)
-        .find_map(|name| Some((name, variables.optional(name)?)))
-        .map(|(name, url)| http_url(name, &url).map(|()| url))
-        .transpose()?;
+    let endpoint = match variables.first(&["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"])? {
+        Some((name, url)) if !ignored => Some(base_url(name, &url)?),
+        _ => None,
+    };
     let credentials = Credentials {
         access_key_id: Secret::new(variables.required("AWS_ACCESS_KEY_ID")?),
         secret_access_key: Secret::new(variables.required("AWS_SECRET_ACCESS_KEY")?),
-        session_token: variables.optional("AWS_SESSION_TOKEN").map(Secret::new),
+        session_token: variables.optional("AWS_SESSION_TOKEN")?.map(Secret::new),
     };
     Ok(Backend::DynamoDb { table, region, endpoint, credentials })
 }
 
-/// `http(s)://host[:port][/path]`; what the URL holds is not repeated, it may be a secret pasted into the wrong line.
-fn http_url(variable: &str, url: &str) -> Result<(), ConfigError> {
-    let wrong = || ConfigError::new(variable, "is not an http:// or https:// URL");
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).ok_or_else(wrong)?;
-    let host = rest.split('/').next().unwrap_or_default();
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b".-_:[]".contains(&b);
-    let tail = |b: u8| b.is_ascii_graphic() && !b"?#\"<>{}|\\^`".contains(&b);
-    if host.is_empty() || host.starts_with(':') || !host.bytes().all(plain) || !rest.bytes().all(tail) {
-        return Err(wrong());
+/// `http(s)://host[:port][/path]`, without a slash at its end. What the URL holds is not repeated: it may be a secret
+/// pasted into the wrong line.
+fn base_url(variable: &str, url: &str) -> Result<String, ConfigError> {
+    match is_http_url(url) {
+        true => Ok(url.trim_end_matches('/').to_owned()),
+        false => Err(ConfigError::new(variable, "is not an http:// or https:// URL")),
     }
-    Ok(())
+}
+
+/// Whether `url` is `http(s)://host[:port][/path]`, with a host and a port that a client can connect to.
+pub fn is_http_url(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else { return false };
+    let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return false };
+    let host = authority.host();
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b)),
+    };
+    // Neither the name and password before a host, which would be shown wherever the address is, nor a wrong port.
+    let is_port = match authority.as_str().strip_prefix(host) {
+        Some("") => true,
+        Some(port) => {
+            port.strip_prefix(':').and_then(|port| port.parse().ok()).is_some_and(|port: u16| port > 0)
+        }
+        None => false,
+    };
+    let is_path = |b: u8| b.is_ascii_graphic() && !b"?#\"<>{}|\\^`".contains(&b);
+    is_host && is_port && url.bytes().all(is_path)
 }
 
 /// The store that `config` names, [observed](crate::Observed). Connects to nothing yet: a function that starts must not
@@ -280,7 +322,8 @@ fn backend(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
         #[cfg(feature = "upstash")]
         Backend::Upstash { url, token } => match crate::Upstash::new(url, token, limit) {
             Ok(store) => Ok(Arc::new(store)),
-            Err(error) => Err(rejected("UPSTASH_REDIS_REST_URL", error)),
+            // Either the URL or the token, and which variable held it is not known here.
+            Err(error) => Err(rejected("STORE", error)),
         },
         #[cfg(feature = "redis")]
         Backend::Redis { url } => match crate::Redis::new(url, limit) {

@@ -102,6 +102,82 @@ fn every_wrong_variable_is_named() {
 }
 
 #[test]
+fn an_address_that_nothing_can_connect_to_is_refused_at_the_start() {
+    let vercel = [("STORE", "upstash"), ("KV_REST_API_URL", ""), ("KV_REST_API_TOKEN", "t")];
+    for wrong in [
+        "https://host:99999",
+        "https://host:0",
+        "https://host:port",
+        "https://host:",
+        "https://host:80:80",
+        "https://[::1",
+        "https://::1",
+        "https://[::1]x",
+        "https://[host]",
+        "https://:443",
+        "https://name:password@host",
+        "https://host?query",
+        "https://host/path#part",
+        "https://host/a b",
+        "ftp://host",
+        "//host",
+        "host",
+    ] {
+        for (others, name) in [
+            (&UPSTASH[..], "UPSTASH_REDIS_REST_URL"),
+            (&vercel, "KV_REST_API_URL"),
+            (&DYNAMODB, "AWS_ENDPOINT_URL_DYNAMODB"),
+            (&DYNAMODB, "AWS_ENDPOINT_URL"),
+        ] {
+            let error = config(&with(others, name, Some(wrong))).expect_err(wrong);
+            assert_eq!(error, format!("{name}: is not an http:// or https:// URL"), "{wrong}");
+        }
+    }
+    for good in ["http://host", "https://a-b.c_d.example:8443/", "http://127.0.0.1:1/path", "http://[::1]:80"]
+    {
+        let good = with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some(good));
+        assert!(open(&config(&good).unwrap()).is_ok(), "{good:?}");
+    }
+    for url in [
+        "redis://:planted@host:99999",
+        "redis://:planted@host:port",
+        "redis://:planted@[::1",
+        "redis://:planted@:6379",
+        "redis://:planted@host:6379/database",
+        "rediss://:planted@host/#insecure",
+    ] {
+        let read = config(&[("STORE", "redis"), ("REDIS_URL", url)]);
+        let error = read.and_then(|config| open(&config).map_err(|error| error.to_string())).expect_err(url);
+        assert!(error.starts_with("REDIS_URL: ") && !error.contains("planted"), "{url}: {error}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_not_utf_8_is_an_error_and_not_unset() {
+    use std::os::unix::ffi::OsStringExt;
+    const NAME: &str = "ONETAP_TEST_VARIABLE_THAT_IS_NOT_UTF_8";
+    // Only the environment of a process of its own can be set without disturbing the tests beside this one.
+    if std::env::var_os(NAME).is_none() {
+        let this = std::env::current_exe().unwrap();
+        let value = std::ffi::OsString::from_vec(b"planted\xff".to_vec());
+        let own = "a_variable_that_is_not_utf_8_is_an_error_and_not_unset";
+        let again =
+            std::process::Command::new(this).args(["--exact", own]).env(NAME, value).output().unwrap();
+        assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
+        return;
+    }
+    let variables = Variables::from_env();
+    for error in [
+        variables.optional(NAME).unwrap_err(),
+        variables.required(NAME).unwrap_err(),
+        variables.positive(NAME, 1).unwrap_err(),
+        variables.base_url(NAME).unwrap_err(),
+    ] {
+        assert_eq!(error.to_string(), format!("{NAME}: is not UTF-8 text"));
+    }
+}
+
+#[test]
 fn what_is_unset_has_the_documented_default() {
     let config = config(&[("STORE", "memory")]).unwrap();
     assert_eq!((config.timeout, config.poll), (Duration::from_millis(500), Duration::from_millis(500)));

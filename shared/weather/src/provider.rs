@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderValue, Request, Uri, header};
+use http::{HeaderValue, Request, header};
 use onetap_store::config::{ConfigError, Secret, Variables};
 use tokio::time::Instant;
 
@@ -70,10 +70,14 @@ impl Config {
         match variables.required("WEATHER_PROVIDER")?.as_str() {
             "cwa" => Ok(Config::Cwa {
                 key: Secret::new(variables.required("CWA_API_KEY")?),
-                base_url: base_url(variables, "CWA_API_BASE_URL", "https://opendata.cwa.gov.tw")?,
+                base_url: variables
+                    .base_url("CWA_API_BASE_URL")?
+                    .unwrap_or_else(|| "https://opendata.cwa.gov.tw".to_owned()),
             }),
             "open-meteo" => Ok(Config::OpenMeteo {
-                base_url: base_url(variables, "OPEN_METEO_BASE_URL", "https://api.open-meteo.com")?,
+                base_url: variables
+                    .base_url("OPEN_METEO_BASE_URL")?
+                    .unwrap_or_else(|| "https://api.open-meteo.com".to_owned()),
             }),
             "sample" => Ok(Config::Sample),
             _ => Err(ConfigError::new("WEATHER_PROVIDER", "is not one of cwa, open-meteo or sample")),
@@ -87,21 +91,6 @@ impl Config {
             Config::OpenMeteo { base_url } => Arc::new(OpenMeteo::new(http.clone(), base_url)),
             Config::Sample => Arc::new(Sample::new()),
         }
-    }
-}
-
-fn base_url(variables: &Variables<'_>, name: &str, default: &str) -> Result<String, ConfigError> {
-    let url = variables.optional(name).unwrap_or_else(|| default.to_owned());
-    let web = |uri: &Uri| {
-        matches!(uri.scheme_str(), Some("http" | "https"))
-            && uri.query().is_none()
-            && uri.host() != Some("")
-            // A name and a password would be shown wherever the address is.
-            && !url.contains('@')
-    };
-    match url.parse::<Uri>() {
-        Ok(uri) if web(&uri) => Ok(url.trim_end_matches('/').to_owned()),
-        _ => Err(ConfigError::new(name, "is not an http:// or https:// URL")),
     }
 }
 

@@ -236,7 +236,9 @@ fn the_configuration_names_the_variable_that_is_wrong() {
     assert_eq!(read(&[provider]), Err("CWA_API_KEY".to_owned()));
     assert_eq!(read(&[("WEATHER_PROVIDER", "accu")]), Err("WEATHER_PROVIDER".to_owned()));
     assert_eq!(read(&[]), Err("WEATHER_PROVIDER".to_owned()));
-    for wrong in ["ftp://x", "nonsense", "https://", "http://x/?q", "http://name:password@x", "/path"] {
+    let no_url = ["ftp://x", "nonsense", "https://", "http://x/?q", "http://name:password@x", "/path"];
+    let no_address = ["http://x:99999", "http://x:port", "http://x:", "http://[::1"];
+    for wrong in no_url.into_iter().chain(no_address) {
         assert_eq!(read(&[provider, key, ("CWA_API_BASE_URL", wrong)]), Err("CWA_API_BASE_URL".to_owned()));
     }
 }

@@ -59,7 +59,7 @@ impl Config {
     /// Reads the `IDEM_*` variables; what is unset keeps its default.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
         let default = Config::default();
-        let prefix = variables.optional("IDEM_PREFIX").unwrap_or(default.prefix);
+        let prefix = variables.optional("IDEM_PREFIX")?.unwrap_or(default.prefix);
         if prefix.len() > MAX_NAME - MAX_KEY {
             return Err(ConfigError::new("IDEM_PREFIX", "is too long to stand before a key"));
         }
