@@ -72,6 +72,11 @@ impl Error {
         Error::Decode { reason: reason.into() }
     }
 
+    /// A key names a log, or a log's name a value.
+    pub(crate) fn wrong_type() -> Error {
+        Error::decode("WRONGTYPE: a key or log holds a value of another kind")
+    }
+
     /// The request never left: sending it again cannot double anything.
     pub fn not_sent(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Unavailable { maybe_applied: false, reason: reason.into() }

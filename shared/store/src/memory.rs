@@ -21,20 +21,24 @@ pub struct Memory(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    texts: HashMap<Key, Kept<String>>,
-    logs: HashMap<Log, Kept<Vec<Record>>>,
+    kept: HashMap<String, Kept>,
     rings: HashMap<Channel, broadcast::Sender<()>>,
     commits: u64,
 }
 
-/// Something with an end.
-struct Kept<T> {
-    what: T,
+/// What a name holds, one or the other, and its end.
+struct Kept {
+    what: What,
     until: Option<Instant>,
 }
 
-impl<T> Kept<T> {
-    fn new(what: T, ttl: Ttl, now: Instant) -> Kept<T> {
+enum What {
+    Text(String),
+    Log(Vec<Record>),
+}
+
+impl Kept {
+    fn new(what: What, ttl: Ttl, now: Instant) -> Kept {
         let until = match ttl {
             Ttl::Forever => None,
             Ttl::Of(life) => Some(now + life),
@@ -42,25 +46,55 @@ impl<T> Kept<T> {
         Kept { what, until }
     }
 
-    /// An expired value is absent, whether or not it was swept yet.
-    fn live(&self, now: Instant) -> Option<&T> {
-        self.until.is_none_or(|until| now < until).then_some(&self.what)
+    /// What is expired is absent, whether or not it was swept yet.
+    fn is_live(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now < until)
     }
 }
 
 impl State {
-    fn text(&self, key: &Key, now: Instant) -> Option<&str> {
-        self.texts.get(key)?.live(now).map(String::as_str)
+    fn live(&self, name: &str, now: Instant) -> Option<&What> {
+        self.kept.get(name).filter(|kept| kept.is_live(now)).map(|kept| &kept.what)
     }
 
-    fn commit(&mut self, batch: &Batch, now: Instant) -> Commit {
-        // Judge: every expectation against what is there; one that fails refuses all, and all that fail are told.
-        let failed = batch.expectations().filter(|(key, expect)| !expect.holds(self.text(key, now)));
-        let refusal: Vec<Mismatch> = failed
-            .map(|(key, _)| Mismatch { key: key.clone(), there: self.text(key, now).map(str::to_owned) })
-            .collect();
+    fn text(&self, key: &Key, now: Instant) -> Result<Option<&str>, Error> {
+        match self.live(key.as_str(), now) {
+            Some(What::Text(text)) => Ok(Some(text)),
+            Some(What::Log(_)) => Err(Error::wrong_type()),
+            None => Ok(None),
+        }
+    }
+
+    fn records(&self, log: &Log, now: Instant) -> Result<&[Record], Error> {
+        match self.live(log.as_str(), now) {
+            Some(What::Log(records)) => Ok(records),
+            Some(What::Text(_)) => Err(Error::wrong_type()),
+            None => Ok(&[]),
+        }
+    }
+
+    fn put(&mut self, name: &str, what: What, ttl: Ttl, now: Instant) {
+        self.kept.insert(name.to_owned(), Kept::new(what, ttl, now));
+    }
+
+    fn commit(&mut self, batch: &Batch, now: Instant) -> Result<Commit, Error> {
+        // Judge: every expectation against what is there; one that fails refuses all, and all that fail are told. A
+        // name that holds the other kind is an error before anything is written.
+        let mut refusal = Vec::new();
+        for write in batch.writes() {
+            if let Write::Append { log, .. } = write {
+                self.records(log, now)?;
+            } else if let Write::PutIfNewer { key, .. } = write {
+                self.text(key, now)?;
+            } else if let Some((key, expect)) = write.expectation() {
+                let there = self.text(key, now)?;
+                if !expect.holds(there) {
+                    refusal.push(Mismatch { key: key.clone(), there: there.map(str::to_owned) });
+                }
+            }
+        }
         if !refusal.is_empty() {
-            return Commit::Refused(refusal);
+            return Ok(Commit::Refused(refusal));
         }
         self.commits += 1;
 
@@ -71,12 +105,14 @@ impl State {
                 continue;
             };
             let position = Position::new(self.commits, positions.len() as u64);
-            let mut records =
-                self.logs.remove(log).filter(|kept| kept.live(now).is_some()).map_or(vec![], |k| k.what);
+            let mut records = match self.kept.remove(log.as_str()).filter(|kept| kept.is_live(now)) {
+                Some(Kept { what: What::Log(records), .. }) => records,
+                _ => Vec::new(),
+            };
             records.push(Record { position, text: text.clone() });
             let surplus = records.len() - keep.about.unwrap_or(usize::MAX).clamp(1, records.len());
             records.drain(..surplus);
-            self.logs.insert(log.clone(), Kept::new(records, keep.ttl, now));
+            self.put(log.as_str(), What::Log(records), keep.ttl, now);
             positions.push(position);
         }
 
@@ -88,14 +124,15 @@ impl State {
                         Value::Text(text) => text.clone(),
                         Value::PositionOf(n) => positions[*n].to_string(),
                     };
-                    self.texts.insert(key.clone(), Kept::new(text, *ttl, now));
+                    self.put(key.as_str(), What::Text(text), *ttl, now);
                 }
                 Write::PutIfNewer { key, seq, json, ttl } => {
-                    if self.text(key, now).and_then(seq_of).is_none_or(|there| there < *seq) {
-                        self.texts.insert(key.clone(), Kept::new(json.clone(), *ttl, now));
+                    let there = self.text(key, now).ok().flatten();
+                    if there.and_then(seq_of).is_none_or(|there| there < *seq) {
+                        self.put(key.as_str(), What::Text(json.clone()), *ttl, now);
                     }
                 }
-                Write::Delete { key, .. } => drop(self.texts.remove(key)),
+                Write::Delete { key, .. } => drop(self.kept.remove(key.as_str())),
                 Write::Check { .. } | Write::Append { .. } | Write::Publish { .. } => {}
             }
         }
@@ -112,10 +149,9 @@ impl State {
 
         // What expired is only in the way of memory, so now and then is soon enough.
         if self.commits.is_multiple_of(1024) {
-            self.texts.retain(|_, kept| kept.live(now).is_some());
-            self.logs.retain(|_, kept| kept.live(now).is_some());
+            self.kept.retain(|_, kept| kept.is_live(now));
         }
-        Commit::Applied(positions)
+        Ok(Commit::Applied(positions))
     }
 }
 
@@ -134,20 +170,19 @@ impl Memory {
 /// How much it holds: what that is, is other people's.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
-        f.debug_struct("Memory").field("texts", &state.texts.len()).field("logs", &state.logs.len()).finish()
+        f.debug_struct("Memory").field("names", &self.state().kept.len()).finish()
     }
 }
 
 #[async_trait]
 impl Store for Memory {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        Ok(self.state().text(key, Instant::now()).map(str::to_owned))
+        Ok(self.state().text(key, Instant::now())?.map(str::to_owned))
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         batch.validate(self.max_value())?;
-        Ok(self.state().commit(batch, Instant::now()))
+        self.state().commit(batch, Instant::now())
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
@@ -156,8 +191,8 @@ impl Store for Memory {
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
         let state = self.state();
-        let records = state.logs.get(log).and_then(|kept| kept.live(Instant::now()));
-        let unseen = records.into_iter().flatten().filter(|record| after < Some(record.position));
+        let records = state.records(log, Instant::now())?;
+        let unseen = records.iter().filter(|record| after < Some(record.position));
         Ok(unseen.take(limit).cloned().collect())
     }
 

@@ -9,6 +9,7 @@
 
 mod connector;
 mod item;
+mod read;
 mod send;
 
 use std::collections::{HashMap, HashSet};
@@ -28,7 +29,7 @@ use crate::{
     Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Mismatch, Position, Record, Store, Value,
     Write,
 };
-use item::{Attributes, Kept, Place};
+use item::{Condition, Held, Kept, Place};
 use send::{Action, Change, Sent};
 
 /// An item holds 400 KB with its names; the key may take 2 of them.
@@ -37,9 +38,6 @@ const MAX_VALUE: usize = 400 * 1024 - 4 * 1024;
 /// A record outlives its own end by so many seconds before it may be swept, because its log lives until the *last*
 /// append's end.
 const RECORD_GRACE: u64 = 7 * 24 * 3600;
-
-/// How long `read` waits at a hole for the record that belongs there: transactions become visible item by item.
-const HOLE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A store in one DynamoDB table.
 pub struct DynamoDb {
@@ -106,42 +104,23 @@ impl DynamoDb {
     /// Sends the batch until it is applied or refused. What is sent again is what lost a race for a log's head or
     /// for a newer state, or ran into another transaction: neither is a refusal.
     async fn attempt(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Commit, Error> {
-        let mut seen = self.look(batch).await?;
+        let mut seen = self.look(batch, deadline).await?;
         for attempt in 0.. {
             let now = self.now();
-            // Judge: where the items were read anyway, a refusal needs no transaction.
-            let failed = |(key, expect): &(&Key, &Expect)| {
-                seen.get(&Place::value(key)).is_some_and(|kept| !expect.holds(live(kept, now)))
-            };
-            let refusal: Vec<Mismatch> = batch
-                .expectations()
-                .filter(failed)
-                .map(|(key, _)| mismatch(key, seen.get(&Place::value(key)).and_then(Option::as_ref), now))
-                .collect();
+            let (changes, positions) = plan(batch, &seen, now)?;
+            // Judge: of items that were read, or that a refusal brought, no transaction needs to.
+            let refusal = judge(batch, &seen, now)?;
             if !refusal.is_empty() {
                 return Ok(Commit::Refused(refusal));
             }
-
-            let (changes, positions) = plan(batch, &seen, now)?;
             match self.send(&changes, now, batch.is_repeatable(), lost).await? {
                 Sent::Applied => return Ok(Commit::Applied(positions)),
-                Sent::Refused(there) => {
-                    let refusal: Vec<Mismatch> = batch
-                        .expectations()
-                        .filter_map(|(key, _)| {
-                            Some(mismatch(key, there.get(&Place::value(key))?.as_ref(), now))
-                        })
-                        .collect();
-                    if !refusal.is_empty() {
-                        return Ok(Commit::Refused(refusal));
-                    }
-                    // A head or a state moved on. The refusal brought where to, so that no new read is needed.
-                    seen.extend(there);
-                }
+                // An expectation failed, or a head or a state moved on: the refusal brought where to.
+                Sent::Refused(there) => seen.extend(there),
                 Sent::Contended => {
                     let pause = jitter(attempt);
                     if Instant::now() + pause >= deadline {
-                        return Err(Error::not_sent("other transactions kept the items busy"));
+                        break;
                     }
                     sleep(pause).await;
                 }
@@ -152,57 +131,61 @@ impl DynamoDb {
 
     /// What must be known before the batch can be written as conditions: heads of logs and states with a sequence
     /// number. The rest of the batch is read along, so that what is done already costs no transaction.
-    async fn look(&self, batch: &Batch) -> Result<HashMap<Place, Option<Kept>>, Error> {
+    async fn look(&self, batch: &Batch, deadline: Instant) -> Result<Seen, Error> {
         let blind = |write: &Write| !matches!(write, Write::Append { .. } | Write::PutIfNewer { .. });
         if batch.writes().iter().all(blind) {
             return Ok(HashMap::new());
         }
-        let places = batch.writes().iter().filter_map(|write| match write {
-            Write::Append { log, .. } => Some(Place::head(log)),
-            Write::Publish { .. } => None,
-            Write::Check { key, .. }
-            | Write::Put { key, .. }
-            | Write::Delete { key, .. }
-            | Write::PutIfNewer { key, .. } => Some(Place::value(key)),
-        });
-        self.get_all(places.collect()).await
+        let places = batch.writes().iter().filter_map(Write::name).map(Place::named);
+        self.get_all(places.collect(), deadline).await
     }
 }
 
+/// Items as they were found, `None` where there was none.
+type Seen = HashMap<Place, Option<Kept>>;
+
+/// The expectations that fail on what was seen.
+fn judge(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<Mismatch>, Error> {
+    let mut refusal = Vec::new();
+    for (key, expect) in batch.expectations() {
+        let Some(kept) = seen.get(&Place::named(key.as_str())) else { continue };
+        let there = live(kept, now)?;
+        if !expect.holds(there) {
+            refusal.push(Mismatch { key: key.clone(), there: there.map(str::to_owned) });
+        }
+    }
+    Ok(refusal)
+}
+
 /// The batch as items, and the positions of its appends.
-fn plan(
-    batch: &Batch,
-    seen: &HashMap<Place, Option<Kept>>,
-    now: u64,
-) -> Result<(Vec<Change>, Vec<Position>), Error> {
+fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<Change>, Vec<Position>), Error> {
     let mut changes = Vec::new();
 
     // Append: the head moves on by one if it is still where it was read, and the record takes that position. A new
-    // log begins at the clock, so that no position of one that expired comes again.
+    // life begins at the clock, so that no position of an earlier one comes again.
     let mut positions = Vec::new();
     for write in batch.writes() {
         let Write::Append { log, text, keep } = write else {
             continue;
         };
-        let head = seen.get(&Place::head(log)).and_then(Option::as_ref);
-        let last = head.map(|head| head.text.parse::<Position>()).transpose();
-        let last = last.map_err(|_| Error::decode("a log's head is no position"))?.map(Position::parts);
-        let alive = head.is_some_and(|head| head.live(now).is_some());
-        let (position, expect) = match (last, head) {
-            (Some((epoch, n)), Some(head)) if alive => {
-                (Position::new(epoch, n + 1), Expect::Is(head.text.clone()))
+        let place = Place::named(log.as_str());
+        let head = seen.get(&place).and_then(Option::as_ref);
+        let mut record = Kept::new(Held::Text(text.clone()), keep.ttl, now);
+        record.sweep = record.sweep.map(|second| second + RECORD_GRACE);
+        let (position, condition) = match (head, head.map(|head| head.last(now)).transpose()?.flatten()) {
+            (Some(head), Some(last)) => {
+                record.sweep = record.sweep.zip(head.sweep).map(|(own, earlier)| own.max(earlier));
+                (last.successor(), Condition::Log(last))
             }
-            // An expired head may be replaced while it is still there, and once it was swept.
-            (Some((epoch, _)), Some(head)) => {
-                (Position::new(now.max(epoch + 1), 1), Expect::AbsentOr(head.text.clone()))
+            (Some(Kept { held: Held::Log(last), .. }), None) => {
+                (Position::new(now.max(last.parts().0 + 1), 1), Condition::Value(Expect::Absent))
             }
-            _ => (Position::new(now, 1), Expect::Absent),
+            _ => (Position::new(now, 1), Condition::Value(Expect::Absent)),
         };
-        let moved = Kept::new(position.to_string(), keep.ttl, now);
-        changes.push(Change { place: Place::head(log), expect: Some(expect), action: Action::Put(moved, 0) });
-        let record = Kept::new(text.clone(), keep.ttl, now);
-        let action = Action::Put(record, RECORD_GRACE);
-        changes.push(Change { place: Place::record(log, position), expect: None, action });
+        let moved = Kept { held: Held::Log(position), ..record.clone() };
+        changes.push(Change { place, condition, action: Action::Put(moved) });
+        let place = Place::record(log, position);
+        changes.push(Change { place, condition: Condition::Any, action: Action::Put(record) });
         positions.push(position);
     }
 
@@ -216,30 +199,27 @@ fn plan(
                     Value::Text(text) => text.clone(),
                     Value::PositionOf(n) => positions[*n].to_string(),
                 };
-                (key, expect.clone(), Action::Put(Kept::new(text, *ttl, now), 0))
+                (key, expect.clone(), Action::Put(Kept::new(Held::Text(text), *ttl, now)))
             }
             Write::PutIfNewer { key, seq, json, ttl } => {
-                let there = seen.get(&Place::value(key)).and_then(Option::as_ref);
-                let there = there.and_then(|kept| kept.live(now));
+                let there = seen.get(&Place::named(key.as_str()));
+                let there = there.map(|kept| live(kept, now)).transpose()?.flatten();
                 if there.and_then(seq_of).is_some_and(|there| there >= *seq) {
                     continue;
                 }
                 let expect = there.map_or(Expect::Absent, |there| Expect::Is(there.to_owned()));
-                (key, expect, Action::Put(Kept::new(json.clone(), *ttl, now), 0))
+                (key, expect, Action::Put(Kept::new(Held::Text(json.clone()), *ttl, now)))
             }
             Write::Append { .. } | Write::Publish { .. } => continue,
         };
-        changes.push(Change { place: Place::value(key), expect: Some(expect), action });
+        let condition = Condition::Value(expect);
+        changes.push(Change { place: Place::named(key.as_str()), condition, action });
     }
     Ok((changes, positions))
 }
 
-fn live(kept: &Option<Kept>, now: u64) -> Option<&str> {
-    kept.as_ref().and_then(|kept| kept.live(now))
-}
-
-fn mismatch(key: &Key, there: Option<&Kept>, now: u64) -> Mismatch {
-    Mismatch { key: key.clone(), there: there.and_then(|kept| kept.live(now)).map(str::to_owned) }
+fn live(kept: &Option<Kept>, now: u64) -> Result<Option<&str>, Error> {
+    Ok(kept.as_ref().map(|kept| kept.text(now)).transpose()?.flatten())
 }
 
 /// Up to 5, 10, 20, … 80 ms, at random, so that two that collided do not meet again.
@@ -253,10 +233,10 @@ fn jitter(attempt: u32) -> Duration {
 #[async_trait]
 impl Store for DynamoDb {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        let place = Place::value(key);
+        let place = Place::named(key.as_str());
         let got = timeout_at(Instant::now() + self.limit, self.get_one(&place)).await;
         let kept = got.unwrap_or_else(|_| Err(Error::unknown("no answer in time")))?;
-        Ok(live(&kept, self.now()).map(str::to_owned))
+        Ok(live(&kept, self.now())?.map(str::to_owned))
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
@@ -279,18 +259,7 @@ impl Store for DynamoDb {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let deadline = Instant::now() + self.limit;
-        let patience = Instant::now() + HOLE_PATIENCE.min(self.limit / 2);
-        loop {
-            let page = timeout_at(deadline, self.query(log, after, limit)).await;
-            let items = page.unwrap_or_else(|_| Err(Error::unknown("no answer in time")))?;
-            let (records, whole) = records(&items, after, limit, self.now())?;
-            // A hole that stays is one that was swept: what is there is all there will be.
-            if whole || Instant::now() >= patience {
-                return Ok(records);
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
+        self.read_log(log, after, limit).await
     }
 
     async fn watch(&self, _channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
@@ -304,40 +273,6 @@ impl Store for DynamoDb {
     fn max_value(&self) -> usize {
         MAX_VALUE
     }
-}
-
-/// The log's records among `items` (records in order, then the head), and whether none is missing in between.
-fn records(
-    items: &[Attributes],
-    after: Option<Position>,
-    limit: usize,
-    now: u64,
-) -> Result<(Vec<Record>, bool), Error> {
-    let mut found = Vec::new();
-    let mut head = None;
-    for item in items {
-        let place = Place::of(item)?;
-        if place.is_head() {
-            head = Some(Kept::read(item)?);
-        } else if let Some(position) = place.position() {
-            found.push(Record { position, text: Kept::read(item)?.text });
-        }
-    }
-    // The head says whether the log still lives, and which of the records belong to an earlier life.
-    let Some(last) = head.filter(|head| head.live(now).is_some()) else {
-        return Ok((Vec::new(), true));
-    };
-    let last: Position = last.text.parse().map_err(|_| Error::decode("a log's head is no position"))?;
-    let (epoch, count) = last.parts();
-    found.retain(|record| record.position.parts().0 == epoch && record.position <= last);
-    let seen = after.map(Position::parts).filter(|(major, _)| *major == epoch).map_or(0, |(_, n)| n);
-    let mut next = seen;
-    let dense = found.iter().take(limit).all(|record| {
-        next += 1;
-        record.position.parts().1 == next
-    });
-    found.truncate(limit);
-    Ok((found, dense && (next >= count || next - seen >= limit as u64)))
 }
 
 /// Batches that share a key or a log, together and in order.

@@ -15,26 +15,42 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, ConditionCheck, Delete, KeysAndAttributes, Put,
     ReturnValuesOnConditionCheckFailure as OnFailure, TransactWriteItem,
 };
+use tokio::time::{Instant, sleep};
 
-use super::DynamoDb;
 use super::connector::Connector;
-use super::item::{Attributes, Kept, Place, condition, sort_key};
+use super::item::{Attributes, Condition, HEAD, Held, Kept, Place};
+use super::read::Stored;
+use super::{DynamoDb, jitter, live};
 use crate::config::Secret;
-use crate::{Error, Expect, Log, Position};
+use crate::{Error, Log, Record};
+
+/// DynamoDB takes transactions of 4 MB, counting keys, new values and the values of conditions.
+const MAX_TRANSACTION: usize = 4 << 20;
+
+/// What an item of a transaction takes besides its key and its values: names, numbers, expressions.
+const ITEM_OVERHEAD: usize = 256;
 
 /// One item of a request.
 pub(super) struct Change {
     pub(super) place: Place,
-    pub(super) expect: Option<Expect>,
+    pub(super) condition: Condition,
     pub(super) action: Action,
 }
 
 /// What becomes of the item.
 pub(super) enum Action {
     Check,
-    /// The new value, and how many seconds after its end it may be swept.
-    Put(Kept, u64),
+    Put(Kept),
     Delete,
+}
+
+/// What one query of a log brought.
+pub(super) struct Page {
+    pub(super) stored: Vec<Stored>,
+    /// The head, if the query came so far.
+    pub(super) head: Option<Kept>,
+    /// It did not come so far.
+    pub(super) more: bool,
 }
 
 /// What became of the request.
@@ -127,27 +143,33 @@ impl DynamoDb {
     ) -> Result<Sent, Error> {
         match changes {
             [] => Ok(Sent::Applied),
-            [Change { place, expect: Some(expect), action: Action::Check }] => {
+            [Change { place, condition: Condition::Value(expect), action: Action::Check }] => {
                 let there = self.get_one(place).await?;
-                let holds = expect.holds(there.as_ref().and_then(|kept| kept.live(now)));
+                let holds = expect.holds(live(&there, now)?);
                 let refusal = || Sent::Refused(HashMap::from([(place.clone(), there.clone())]));
                 Ok(if holds { Sent::Applied } else { refusal() })
             }
             [change] => twice_if!(repeatable, lost, self.write(change, now)),
-            _ => twice_if!(repeatable, lost, self.transact(changes, now)),
+            _ => {
+                let size = changes.iter().map(Change::size).sum();
+                if size > MAX_TRANSACTION {
+                    return Err(Error::TooLarge { size, limit: MAX_TRANSACTION });
+                }
+                twice_if!(repeatable, lost, self.transact(changes, now))
+            }
         }
     }
 
     async fn write(&self, change: &Change, now: u64) -> Result<Sent, Failure> {
-        let condition = change.condition(now);
+        let condition = change.condition.expression(now);
         let refused = |item: Option<&Attributes>| {
             let there = item.map(Kept::read).transpose().map_err(Failure::Final)?;
             Ok(Sent::Refused(HashMap::from([(change.place.clone(), there)])))
         };
         match &change.action {
-            Action::Put(kept, grace) => {
+            Action::Put(kept) => {
                 let put = self.client().put_item().table_name(&self.table);
-                let put = put.set_item(Some(kept.attributes(&change.place, *grace)));
+                let put = put.set_item(Some(kept.attributes(&change.place)));
                 match under!(condition, put).send().await.map_err(service) {
                     Ok(_) => Ok(Sent::Applied),
                     Err(Ok(PutItemError::ConditionalCheckFailedException(failed))) => refused(failed.item()),
@@ -216,12 +238,15 @@ impl DynamoDb {
     }
 
     /// Every place with what lies there, `None` where nothing does.
-    pub(super) async fn get_all(&self, places: Vec<Place>) -> Result<HashMap<Place, Option<Kept>>, Error> {
+    pub(super) async fn get_all(
+        &self,
+        places: Vec<Place>,
+        deadline: Instant,
+    ) -> Result<HashMap<Place, Option<Kept>>, Error> {
         let mut found: HashMap<Place, Option<Kept>> =
             places.iter().map(|place| (place.clone(), None)).collect();
         let mut keys: Vec<Attributes> = places.iter().map(Place::attributes).collect();
-        // What is over 16 MB comes in further pages.
-        while !keys.is_empty() {
+        for attempt in 0.. {
             let wanted = KeysAndAttributes::builder().consistent_read(true).set_keys(Some(keys)).build();
             let wanted = wanted.map_err(|_| Error::rejected("a read without keys"))?;
             let request = || async {
@@ -234,71 +259,68 @@ impl DynamoDb {
             }
             let rest = answer.unprocessed_keys.and_then(|mut tables| tables.remove(&self.table));
             keys = rest.map_or_else(Vec::new, |rest| rest.keys);
+            if keys.is_empty() {
+                break;
+            }
+            // A batch is under the 16 MB that one answer holds: keys are left over where DynamoDB throttles.
+            let pause = jitter(attempt);
+            if Instant::now() + pause >= deadline {
+                return Err(Error::not_sent("DynamoDB left keys unread: too many requests"));
+            }
+            sleep(pause).await;
         }
         Ok(found)
     }
 
-    /// Records of `log` after a position, at least `limit` of them where there are so many, and its head.
-    pub(super) async fn query(
-        &self,
-        log: &Log,
-        after: Option<Position>,
-        limit: usize,
-    ) -> Result<Vec<Attributes>, Error> {
-        let from = after.map_or_else(|| "0".to_owned(), sort_key);
-        let mut items: Vec<Attributes> = Vec::new();
-        let mut start = None;
-        loop {
-            let request = || async {
-                let request = self
-                    .client()
-                    .query()
-                    .table_name(&self.table)
-                    .consistent_read(true)
-                    .key_condition_expression("pk = :log AND sk > :from")
-                    .expression_attribute_values(":log", AttributeValue::S(log.as_str().to_owned()))
-                    .expression_attribute_values(":from", AttributeValue::S(from.clone()))
-                    .set_exclusive_start_key(start.clone())
-                    .limit(i32::try_from(limit.saturating_add(2)).unwrap_or(i32::MAX));
-                request.send().await.map_err(|error| failed(service(error)))
-            };
-            let page = twice_if!(true, &mut false, request())?;
-            items.extend(page.items.unwrap_or_default());
-            start = page.last_evaluated_key;
-            if start.is_none() {
-                return Ok(items);
-            }
-            if items.len() > limit {
-                break;
+    /// Items of `log` from a sort key on, up to its head, at most `limit`.
+    pub(super) async fn query(&self, log: &Log, from: &str, limit: usize) -> Result<Page, Error> {
+        let request = || async {
+            let request = self
+                .client()
+                .query()
+                .table_name(&self.table)
+                .consistent_read(true)
+                .key_condition_expression("pk = :log AND sk BETWEEN :from AND :head")
+                .expression_attribute_values(":log", AttributeValue::S(log.as_str().to_owned()))
+                .expression_attribute_values(":from", AttributeValue::S(from.to_owned()))
+                .expression_attribute_values(":head", AttributeValue::S(HEAD.to_owned()))
+                .limit(i32::try_from(limit).unwrap_or(i32::MAX));
+            request.send().await.map_err(|error| failed(service(error)))
+        };
+        let answer = twice_if!(true, &mut false, request())?;
+        let mut page = Page { stored: Vec::new(), head: None, more: false };
+        for item in answer.items() {
+            let kept = Kept::read(item)?;
+            match (Place::of(item)?.position(), kept.held) {
+                (Some(position), Held::Text(text)) => {
+                    page.stored.push(Stored { record: Record { position, text }, sweep: kept.sweep });
+                }
+                (Some(_), Held::Log(_)) => return Err(Error::decode("a record without its text")),
+                (None, held) => page.head = Some(Kept { held, ..kept }),
             }
         }
-        // The page ended before the head, which says whether the log is alive.
-        let head = Place::head(log);
-        if let Some(kept) = self.get_one(&head).await? {
-            items.push(kept.attributes(&head, 0));
-        }
-        Ok(items)
+        page.more = page.head.is_none() && answer.last_evaluated_key().is_some();
+        Ok(page)
     }
 }
 
 impl Change {
-    fn condition(&self, now: u64) -> (Option<String>, Option<Attributes>) {
-        match &self.expect {
-            None => (None, None),
-            Some(expect) => {
-                let (expression, values) = condition(expect, now);
-                (Some(expression.to_owned()), Some(values))
-            }
-        }
+    /// In bytes, rather more than DynamoDB counts.
+    fn size(&self) -> usize {
+        let put = match &self.action {
+            Action::Put(kept) => kept.size(),
+            Action::Check | Action::Delete => 0,
+        };
+        ITEM_OVERHEAD + self.place.size() + self.condition.size() + put
     }
 
     fn transact_item(&self, table: &str, now: u64) -> Result<TransactWriteItem, Error> {
-        let condition = self.condition(now);
+        let condition = self.condition.expression(now);
         let item = TransactWriteItem::builder();
         let item = match &self.action {
-            Action::Put(kept, grace) => {
+            Action::Put(kept) => {
                 let put = Put::builder().table_name(table);
-                let put = put.set_item(Some(kept.attributes(&self.place, *grace)));
+                let put = put.set_item(Some(kept.attributes(&self.place)));
                 under!(condition, put).build().map(|put| item.put(put))
             }
             Action::Delete => {

@@ -203,7 +203,7 @@ impl ServerError {
         }
         let code = message.split_whitespace().next().unwrap_or_default();
         let error = if has_code("WRONGTYPE") {
-            Error::decode("WRONGTYPE: a key or log holds a value of another kind")
+            Error::wrong_type()
         } else if has_code("FULLLOG") {
             Error::decode("a log that another program filled takes no more records")
         } else if ["WRONGPASS", "NOAUTH", "NOPERM", "Unauthorized"].iter().any(|code| has_code(code)) {

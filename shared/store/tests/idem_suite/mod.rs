@@ -109,6 +109,8 @@ macro_rules! idem_promises {
             a_transaction_that_gives_up_writes_nothing
             a_transaction_that_can_never_be_written_ends
             a_transaction_that_the_store_rejects_lets_go
+            a_result_that_makes_its_transaction_too_large_is_not_kept
+            a_transaction_that_is_too_large_without_its_result_writes_nothing
             a_transaction_overtaken_by_its_successor_writes_nothing
             a_transaction_killed_at_every_step_and_retried_has_one_effect
             a_transaction_whose_replies_get_lost_has_one_effect

@@ -140,6 +140,61 @@ pub async fn a_transaction_that_the_store_rejects_lets_go(store: Arc<dyn Store>)
     assert_eq!(record(&store, &key).await, None);
 }
 
+pub async fn a_result_that_makes_its_transaction_too_large_is_not_kept(store: Arc<dyn Store>) {
+    let idem = engine(&store, LONG);
+    let result = "r".repeat(store.max_value().min(1 << 20) - 4096);
+    let mut pushed_over = 0;
+    // What DynamoDB takes in one transaction, and Upstash in one request; the others have no such limit.
+    for whole in [4 << 20, 10_000_000] {
+        let (key, runs) = (fresh("transact"), Runs::default());
+        let effect: Vec<Key> = (0..11).map(|_| Key::new(fresh("effect")).unwrap()).collect();
+        let text = "e".repeat((whole - result.len() / 2) / effect.len());
+        if text.len() > store.max_value() {
+            continue;
+        }
+        let work = |_| {
+            runs.add();
+            let writes = |batch: Batch, key| batch.put(key, Expect::Absent, text.as_str(), LONG);
+            let made = (effect.iter().fold(Batch::new(), writes), result.clone());
+            async { Ok::<_, Sorry>(made) }
+        };
+        assert!(idem.transact(&key, work).await.unwrap() == result, "{whole}");
+        match idem.transact(&key, work).await {
+            Ok(replayed) => assert!(replayed == result, "{whole}"),
+            Err(Error::NotKept) => pushed_over += 1,
+            Err(error) => panic!("{whole}: {error:?}"),
+        }
+        assert_eq!(runs.count(), 1, "{whole}");
+        for key in &effect {
+            assert!(store.get(key).await.unwrap().as_deref() == Some(&text), "{whole}");
+        }
+    }
+    let limited = ["DynamoDb", "Rest"].iter().any(|name| format!("{store:?}").contains(name));
+    assert_eq!(pushed_over, usize::from(limited), "{store:?}");
+}
+
+pub async fn a_transaction_that_is_too_large_without_its_result_writes_nothing(store: Arc<dyn Store>) {
+    let (idem, key) = (engine(&store, LONG), fresh("transact"));
+    let effect: Vec<Key> = (0..24).map(|_| Key::new(fresh("effect")).unwrap()).collect();
+    let text = "e".repeat(store.max_value().min(500_000));
+    let work = |_| {
+        let writes = |batch: Batch, key| batch.put(key, Expect::Absent, text.as_str(), LONG);
+        let made = (effect.iter().fold(Batch::new(), writes), ());
+        async { Ok::<_, Sorry>(made) }
+    };
+    match idem.transact(&key, work).await {
+        Ok(()) => {}
+        Err(Error::Store(onetap_store::Error::TooLarge { size, limit })) => {
+            assert!(size > limit);
+            for key in &effect {
+                assert_eq!(store.get(key).await.unwrap(), None);
+            }
+            assert_eq!(record(&store, &key).await, None, "and the key is free");
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
 pub async fn a_transaction_overtaken_by_its_successor_writes_nothing(store: Arc<dyn Store>) {
     let (key, counter) = (fresh("transact"), counter());
     let cut_off =

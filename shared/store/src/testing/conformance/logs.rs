@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
-use super::{HOUR, Names, SHORT, applied, holds, insist, refused, texts};
-use crate::{Batch, Commit, Expect, Keep, Key, Log, Position, Record, Store, Ttl, Value};
+use super::{HOUR, Names, SHORT, absent_or, applied, holds, insist, is, refused, texts};
+use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Record, Store, Ttl, Value};
 
 pub async fn an_append_and_its_marker_happen_together_or_not_at_all(store: Arc<dyn Store>) {
     let names = Names::new();
@@ -147,6 +147,91 @@ pub async fn a_log_that_ended_begins_anew_with_higher_positions(store: Arc<dyn S
     assert_eq!(store.read(&log, Some(old), 10).await.unwrap().len(), 1, "who resumes sees the new life");
     sleep(SHORT * 2).await;
     assert_eq!(texts(&store, &log).await, ["3"], "and it lives for ever");
+}
+
+pub async fn records_of_an_earlier_life_stand_in_no_readers_way(store: Arc<dyn Store>) {
+    for (old, new, limit) in [(3, 1, 1), (60, 60, 100), (7, 3, 2)] {
+        let log = Names::new().log("log");
+        for n in 0..old {
+            applied(&store, Batch::new().append(&log, format!("old {n}"), Keep::all_for(SHORT))).await;
+        }
+        let left_off = store.read(&log, None, 2).await.unwrap().last().map(|record| record.position);
+        sleep(SHORT * 2).await;
+        for n in 0..new {
+            applied(&store, Batch::new().append(&log, n.to_string(), Keep::all_for(HOUR))).await;
+        }
+        let all: Vec<String> = (0..new).map(|n| n.to_string()).collect();
+        // One reader begins, the other was in the middle of the earlier life.
+        for mut after in [None, left_off] {
+            let mut read = Vec::new();
+            while read.len() < new {
+                let page = store.read(&log, after, limit).await.unwrap();
+                assert_eq!(
+                    page.len(),
+                    limit.min(new - read.len()),
+                    "of {old} old and {new} new, after {after:?}"
+                );
+                after = page.last().map(|record| record.position);
+                read.extend(page.into_iter().map(|record| record.text));
+            }
+            assert_eq!(read, all);
+            assert_eq!(store.read(&log, after, limit).await.unwrap(), Vec::<Record>::new());
+        }
+    }
+}
+
+pub async fn a_name_holds_a_value_or_a_log_and_the_other_is_an_error(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let (other, seq) = (names.key("other"), r#"{"seq":1}"#);
+    let append = |log: &Log, ttl: Duration| Batch::new().append(log, "record", Keep::all_for(ttl));
+    let put = |key: &Key, ttl: Duration| Batch::new().put(key, Expect::Absent, "value", ttl);
+    let unreadable = |error: Option<Error>, what: &str| {
+        assert!(matches!(error, Some(Error::Decode { .. })), "{what}: {error:?}");
+    };
+
+    let (key, log) = (names.key("a log"), names.log("a log"));
+    applied(&store, append(&log, HOUR)).await;
+    unreadable(store.get(&key).await.err(), "get");
+    let writes = [
+        put(&key, HOUR),
+        Batch::new().put(&key, is("value"), "new", HOUR),
+        Batch::new().put(&key, absent_or("value"), "new", HOUR),
+        Batch::new().put_if_newer(&key, 1, seq, HOUR),
+        Batch::new().delete(&key, "value"),
+        Batch::new().check(&key, Expect::Absent),
+        Batch::new().check(&key, is("value")),
+    ];
+    for write in writes {
+        unreadable(store.commit(&write).await.err(), "alone");
+        // And where another mechanism may judge, also beside an expectation that fails.
+        for fails in [Expect::Absent, is("never")] {
+            let batch = Batch::new().put(&other, fails, "new", HOUR).and(write.clone());
+            unreadable(store.commit(&batch).await.err(), "together");
+        }
+    }
+    assert_eq!(texts(&store, &log).await, ["record"]);
+
+    let (key, log) = (names.key("a value"), names.log("a value"));
+    applied(&store, put(&key, HOUR)).await;
+    unreadable(store.read(&log, None, 10).await.err(), "read");
+    unreadable(store.commit(&append(&log, HOUR)).await.err(), "append");
+    let batch = put(&other, HOUR).and(append(&log, HOUR));
+    unreadable(store.commit(&batch).await.err(), "append with another");
+    holds(&store, &key, Some("value")).await;
+    holds(&store, &other, None).await;
+
+    // What has expired is absent, and leaves its name to either.
+    let (key, log) = (names.key("short"), names.log("short"));
+    applied(&store, append(&log, SHORT)).await;
+    sleep(SHORT * 2).await;
+    holds(&store, &key, None).await;
+    applied(&store, put(&key, SHORT)).await;
+    unreadable(store.read(&log, None, 10).await.err(), "read");
+    sleep(SHORT * 2).await;
+    assert_eq!(texts(&store, &log).await, Vec::<String>::new());
+    applied(&store, append(&log, HOUR)).await;
+    assert_eq!(texts(&store, &log).await, ["record"]);
+    unreadable(store.get(&key).await.err(), "get");
 }
 
 pub async fn a_log_keeps_its_newest_records(store: Arc<dyn Store>) {

@@ -85,6 +85,8 @@ macro_rules! promises {
             a_long_log_is_read_to_its_end
             a_log_ends_after_its_last_append
             a_log_that_ended_begins_anew_with_higher_positions
+            records_of_an_earlier_life_stand_in_no_readers_way
+            a_name_holds_a_value_or_a_log_and_the_other_is_an_error
             a_log_keeps_its_newest_records
             a_log_is_read_from_any_position_and_to_any_limit
             a_newer_sequence_replaces_and_an_older_never_does
