@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::testing::conformance::Names;
-use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Store, Ttl, Value};
+use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Record, Store, Ttl, Value};
 
 /// A small, repeatable source of randomness (splitmix64): good enough to stir, useless to hide.
 #[derive(Clone, Debug)]
@@ -49,7 +49,8 @@ impl Field {
     /// Names that nobody else has.
     pub fn new(names: &Names) -> Field {
         Field {
-            keys: ["a", "b", "鍵 🔑", "d"].map(|name| names.key(name)).to_vec(),
+            // The last is a log's name too: who comes first has it.
+            keys: ["a", "b", "鍵 🔑", "d", "x"].map(|name| names.key(name)).to_vec(),
             logs: ["x", "y"].map(|name| names.log(name)).to_vec(),
         }
     }
@@ -101,14 +102,26 @@ impl Field {
     async fn state(&self, store: &Arc<dyn Store>, given: &Positions) -> Result<Vec<String>, Error> {
         let mut state = Vec::new();
         for key in &self.keys {
-            state.push(format!("{:?}", store.get(key).await?.map(|text| given.plain(&text))));
+            let value = told(store.get(key).await)?;
+            state.push(format!("{:?}", value.map(|there| there.map(|text| given.plain(&text)))));
         }
         for log in &self.logs {
-            for record in store.read(log, None, 1000).await? {
-                state.push(format!("{}: {}", given.plain(&record.position.to_string()), record.text));
+            match told(store.read(log, None, 1000).await)? {
+                Ok(records) => state.extend(records.into_iter().map(|Record { position, text }| {
+                    format!("{}: {text}", given.plain(&position.to_string()))
+                })),
+                Err(other_kind) => state.push(other_kind),
             }
         }
         Ok(state)
+    }
+}
+
+/// That a name holds the other kind is an answer too.
+fn told<T>(answer: Result<T, Error>) -> Result<Result<T, String>, Error> {
+    match answer {
+        Err(error @ Error::Decode { .. }) => Ok(Err(error.to_string())),
+        answer => answer.map(Ok),
     }
 }
 
