@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
-use lambda_http::RequestExt;
 use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Slot, Step, etag, run, texts};
 use onetap_store::config::{ConfigError, Variables};
 use onetap_store::idem::Idempotency;
 use onetap_store::{Store, open};
+use tokio::time::Instant;
 
 pub use answer::Answer;
 pub use config::Config;
 
 use answer::{Success, empty, failed, not_allowed, problem, refusal, unauthorized, whole};
 use once::{Keyed, once};
-use request::{Place, idempotency_key, if_match, is_authorized, path};
+use request::{Place, deadline, idempotency_key, if_match, is_authorized, path};
 
 /// The OpenAPI 3.1 document that is served at `/openapi.json`.
 pub const OPENAPI: &str = include_str!("../openapi.json");
@@ -86,7 +86,7 @@ impl EditLastTransaction {
             return failed(&Failure::TooLarge, slot.life());
         }
         match *request.method() {
-            Method::GET => self.read(&slot).await,
+            Method::GET => self.read(&slot, deadline(request)).await,
             Method::PUT => match Entry::from_body(body) {
                 Ok(entry) => self.change(request, &slot, Change::Put(entry), recorded).await,
                 Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
@@ -96,7 +96,7 @@ impl EditLastTransaction {
                 Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
             },
             Method::DELETE => {
-                let attempt = Attempt::new(Change::Delete, if_match(request.headers()));
+                let attempt = Attempt::new(Change::Delete, if_match(request.headers())).by(deadline(request));
                 match run(&self.store, &slot, &attempt).await {
                     Ok(_) => empty(StatusCode::NO_CONTENT),
                     Err(failure) => failed(&failure, slot.life()),
@@ -106,8 +106,8 @@ impl EditLastTransaction {
         }
     }
 
-    async fn read(&self, slot: &Slot) -> Answer {
-        match slot.get(&self.store).await {
+    async fn read(&self, slot: &Slot, deadline: Option<Instant>) -> Answer {
+        match slot.get(&self.store, deadline).await {
             Ok(Some(stored)) if Entry::read(&stored).is_some() => {
                 Success { status: 200, etag: Some(etag(&stored)), body: stored }.into()
             }
@@ -125,7 +125,8 @@ impl EditLastTransaction {
         change: Change,
         success: fn(&Step) -> Success,
     ) -> Answer {
-        let attempt = Attempt::new(change, if_match(request.headers()));
+        let deadline = deadline(request);
+        let attempt = Attempt::new(change, if_match(request.headers())).by(deadline);
         let key = match idempotency_key(request.headers()) {
             Ok(Some(key)) => key,
             Ok(None) => {
@@ -142,7 +143,7 @@ impl EditLastTransaction {
             method: request.method().as_str(),
             path: path(request),
             payload: [condition, request.body().as_ref()],
-            deadline: request.lambda_context_ref().map(|context| context.deadline()),
+            deadline,
         };
         once(&self.store, &self.idem, &keyed, slot, &attempt, success).await
     }

@@ -1,18 +1,16 @@
 //! `Idempotency-Key`: a change that happens once, with its answer, however often it is asked for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::StatusCode;
 use onetap_ledger::{Attempt, Failure, Slot, Step, next};
 use onetap_store::idem::{Call, Error, Idempotency, digest};
 use onetap_store::{Store, idem};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 use crate::answer::{Answer, Success, failed, problem, replayed};
-
-/// So long before Lambda would end the invocation, waiting for somebody else's ends with an answer.
-const MARGIN: Duration = Duration::from_millis(300);
 
 /// A request that has a key: what the key is scoped by, and what it is tied to.
 pub(crate) struct Keyed<'a> {
@@ -21,7 +19,7 @@ pub(crate) struct Keyed<'a> {
     pub(crate) path: &'a str,
     /// What must not change under the key: the condition and the body.
     pub(crate) payload: [&'a [u8]; 2],
-    pub(crate) deadline: Option<SystemTime>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Keyed<'_> {
@@ -30,8 +28,8 @@ impl Keyed<'_> {
     fn call(&self, idem: &Idempotency) -> Call {
         let scope = digest(&[self.method.as_bytes(), self.path.as_bytes(), self.key.as_bytes()]);
         let call = idem.call(&scope).fingerprint(digest(&self.payload));
-        match self.deadline.and_then(|deadline| deadline.checked_sub(MARGIN)) {
-            Some(deadline) => call.deadline_at(deadline),
+        match self.deadline {
+            Some(deadline) => call.deadline(deadline),
             None => call,
         }
     }

@@ -8,6 +8,11 @@ use onetap_ledger::IfMatch;
 use onetap_store::config::Secret;
 use onetap_store::idem::MAX_KEY;
 use sha2::Sha256;
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+
+/// Time to answer in, before Lambda ends the invocation.
+const ANSWER_MARGIN: Duration = Duration::from_millis(300);
 
 /// Where a request goes.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +31,13 @@ pub(crate) fn path<B>(request: &Request<B>) -> &str {
         "" => request.uri().path(),
         raw => raw,
     }
+}
+
+/// When the answer must be ready, if Lambda has set a time limit.
+pub(crate) fn deadline<B>(request: &Request<B>) -> Option<Instant> {
+    let end = request.lambda_context_ref()?.deadline();
+    let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+    Some(Instant::now() + left.saturating_sub(ANSWER_MARGIN))
 }
 
 impl Place<'_> {

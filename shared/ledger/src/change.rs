@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use onetap_store::{Batch, Expect};
+use tokio::time::Instant;
 
 use crate::chat::Note;
 use crate::{Edit, Entry, Failure, IfMatch, Slot, etag};
@@ -35,12 +36,23 @@ pub struct Attempt {
     target: OnceLock<String>,
     /// How many steps were asked for.
     steps: AtomicU32,
+    deadline: Option<Instant>,
 }
 
 impl Attempt {
     /// An attempt at `change`, if the last transaction is as `condition` says.
     pub fn new(change: Change, condition: Option<IfMatch>) -> Attempt {
-        Attempt { change, condition, target: OnceLock::new(), steps: AtomicU32::new(0) }
+        Attempt { change, condition, target: OnceLock::new(), steps: AtomicU32::new(0), deadline: None }
+    }
+
+    /// The same attempt, which waits for the store until `deadline` and no longer.
+    #[must_use]
+    pub fn by(self, deadline: Option<Instant>) -> Attempt {
+        Attempt { deadline, ..self }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     /// Whether it must know what is there. What may be written over anything begins with the guess that there is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_store::{Commit, Error, Key, Mismatch, Store};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{Attempt, Failure, Step};
 
@@ -51,14 +51,30 @@ impl Slot {
         self.life
     }
 
-    /// What the store holds, whatever it is.
-    pub async fn get(&self, store: &Arc<dyn Store>) -> Result<Option<String>, Failure> {
-        store.get(&self.key).await.map_err(|error| match error {
+    /// What the store holds, whatever it is; an answer that comes after `deadline` is none.
+    pub async fn get(
+        &self,
+        store: &Arc<dyn Store>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<String>, Failure> {
+        before(deadline, store.get(&self.key)).await.map_err(|error| match error {
             // Something is there that is no text at all: to us as broken as any other nonsense.
             Error::Decode { .. } => Failure::Broken,
             error => Failure::Unreadable(error),
         })
     }
+}
+
+/// A call to the store that ends when its caller's time does, and does not begin after that.
+async fn before<T>(
+    deadline: Option<Instant>,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let Some(deadline) = deadline else { return call.await };
+    if Instant::now() >= deadline {
+        return Err(Error::not_sent("no time is left"));
+    }
+    timeout_at(deadline, call).await.unwrap_or_else(|_| Err(Error::unknown("no answer before the deadline")))
 }
 
 /// The step to commit next: the first one where `refusal` is empty, else one from what the refusal found.
@@ -82,7 +98,7 @@ pub async fn next(
     let there = match Mismatch::find(refusal, &slot.key) {
         Some(found) => found.there.clone(),
         // A store under contention may name only other keys.
-        None if attempt.reads_first() || !refusal.is_empty() => slot.get(store).await?,
+        None if attempt.reads_first() || !refusal.is_empty() => slot.get(store, attempt.deadline()).await?,
         None => None,
     };
     attempt.step(there.as_deref())
@@ -92,15 +108,18 @@ pub async fn next(
 ///
 /// A swap whose reply is lost may have landed. The value is then read again: if it is what the step would have made,
 /// it has; if not, the change is made anew from it, which as a set of fields it can be any number of times.
+///
+/// At the attempt's deadline it ends with what then was the matter: [`Failure::Unreadable`] or [`Failure::Unwritable`].
 pub async fn run(store: &Arc<dyn Store>, slot: &Slot, attempt: &Attempt) -> Result<Step, Failure> {
     let mut refusal = Vec::new();
     for _ in 0..ROUNDS {
         let step = next(store, slot, attempt, &refusal).await?;
-        refusal = match store.commit(&step.batch(slot)).await {
+        refusal = match before(attempt.deadline(), store.commit(&step.batch(slot))).await {
             Ok(Commit::Applied(_)) => return Ok(step),
             Ok(Commit::Refused(refusal)) => refusal,
             Err(error) if error.maybe_applied() => {
-                let there = slot.get(store).await.map_err(|_| Failure::Unwritable(error))?;
+                let there = slot.get(store, attempt.deadline()).await;
+                let there = there.map_err(|_| Failure::Unwritable(error))?;
                 if step.made(there.as_deref()) {
                     return Ok(step);
                 }
