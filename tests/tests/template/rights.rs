@@ -66,6 +66,64 @@ async fn every_function_may_do_to_the_table_exactly_what_its_code_does() {
     }
 }
 
+/// The partition keys that a call names: what IAM calls its leading keys.
+fn leading_keys((operation, input): &(String, Value)) -> Vec<String> {
+    let key = match operation.as_str() {
+        "GetItem" => &input["Key"]["pk"]["S"],
+        "Query" => {
+            assert!(
+                input["KeyConditionExpression"].as_str().unwrap().starts_with("pk = :log AND"),
+                "{input}"
+            );
+            &input["ExpressionAttributeValues"][":log"]["S"]
+        }
+        other => panic!("{other} is not known here"),
+    };
+    vec![key.as_str().unwrap().to_owned()]
+}
+
+/// IAM's `StringLike`, for patterns with `*` only.
+fn is_like(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((before, rest)) => text.strip_prefix(before).is_some_and(|text| {
+            text.char_indices().map(|(at, _)| at).chain([text.len()]).any(|at| is_like(rest, &text[at..]))
+        }),
+    }
+}
+
+#[tokio::test]
+async fn the_gateway_may_read_what_is_of_jobs_and_nothing_else() {
+    let template = Template::read();
+    let stack = template.with(&[ORIGIN, ("Store", "dynamodb")]);
+    let statements = statements(&stack, Function::Gateway);
+    let of_the_table = |statement: &&Value| statement["Action"].to_string().contains("dynamodb:");
+    let conditions: Vec<_> = statements.iter().filter(of_the_table).map(|of| &of["Condition"]).collect();
+    let [condition] = conditions[..] else { panic!("{conditions:?}") };
+    let patterns = condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"].as_array().unwrap();
+    let allowed = |key: &str| patterns.iter().any(|pattern| is_like(pattern.as_str().unwrap(), key));
+
+    let stage = Stage::set(&template).await;
+    stage.play(Function::Gateway, Weather::Fair).await;
+    let calls = stage.proxy.calls();
+    assert!(calls.len() > 3, "{calls:?}");
+    for key in calls.iter().flat_map(leading_keys) {
+        assert!(allowed(&key), "{key}");
+    }
+    let others = [
+        "processing:user:U0123456789abcdef0123456789abcdef",
+        "user:U0123456789abcdef0123456789abcdef:last_transaction",
+        "user:U0123456789abcdef0123456789abcdef:profile",
+        "user:U0123456789abcdef0123456789abcdef:ledger:2026-11",
+        "idem:3f2a",
+        "published:job-1:vision:10",
+        "router:published:job-1:10",
+    ];
+    for key in others {
+        assert!(!allowed(key), "{key}");
+    }
+}
+
 #[test]
 fn without_a_table_nobody_has_a_right_to_one() {
     let stack = Template::read().with(&[ORIGIN, ("Store", "upstash")]);

@@ -164,6 +164,9 @@ impl Stage {
         if let Function::Gateway = function {
             self.publish("whole-job").await;
         }
+        for job in ["job-1", "job-odd"] {
+            self.leave_an_earlier_life(job).await;
+        }
         match weather {
             Weather::Fair => {}
             Weather::Lossy(first) => {
@@ -205,6 +208,21 @@ impl Stage {
             answers.push((name, answer.batch_item_failures.len() as u16));
         }
         answers
+    }
+
+    /// Records that an earlier life of a job's log left behind, more than any page holds.
+    async fn leave_an_earlier_life(&self, job: &str) {
+        for batch in 0..5 {
+            let record = |n: usize| {
+                let sk = format!("{:020}-{n:020}", 1_762_000_000_000_u64);
+                json!({ "PutRequest": { "Item": {
+                    "pk": { "S": format!("scan:job:{job}") }, "sk": { "S": sk }, "v": { "S": "{}" },
+                } } })
+            };
+            let records: Vec<Value> = (batch * 25 + 1..=batch * 25 + 25).map(record).collect();
+            let records = json!({ "RequestItems": { TABLE: records } });
+            assert_eq!(call(&self.dynamo.url(), "BatchWriteItem", &records).await.0, 200);
+        }
     }
 
     /// Publishes a scenario of the consumer's, past the proxy.
