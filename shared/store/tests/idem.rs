@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use idem_suite::{LONG, Mishap, Runs, Sorry, all_get_one_result, claim, engine, fresh, over, record};
 use onetap_store::config::Variables;
-use onetap_store::idem::{Claim, Claimed, Committed, Config, Error, Idempotency, Resolution, Run};
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::idem::{Claim, Claimed, Committed, Config, Error, Idempotency, Policy, Resolution, Run};
+use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Batch, Commit, Key, Memory, Store};
 use tokio::time::{Instant, sleep};
 
@@ -79,6 +79,105 @@ async fn a_renewal_ends_with_the_call() {
     assert_eq!(counting.calls(), 3);
     sleep(Duration::from_secs(300)).await;
     assert_eq!(counting.calls(), 3, "nothing was left behind");
+}
+
+/// A store whose calls from this one on never come back.
+fn hanging_from(first: usize) -> Arc<Faulty> {
+    let gate = Gate::new();
+    Faulty::new(memory(), move |call| match call {
+        call if call < first => Fault::Pass,
+        _ => Fault::HeldAfter(gate.clone()),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_to_the_store_outlasts_the_deadline() {
+    let (limit, started) = (Duration::from_millis(500), Instant::now());
+    let soon = |idem: &Idempotency| idem.call("key").deadline(Instant::now() + limit);
+    let elapsed = async |call: &mut (dyn Future<Output = ()> + Unpin)| {
+        let started = Instant::now();
+        let ended = tokio::time::timeout(LONG, call).await;
+        ended.expect("the deadline ends the call");
+        started.elapsed()
+    };
+
+    // The claim: nothing was run.
+    let (idem, runs) = (over(&hanging_from(1), LONG), Runs::default());
+    let mut call = Box::pin(async {
+        let ended = soon(&idem).execute(|| runs.number()).await;
+        assert!(matches!(ended, Err(Error::Store(error)) if error.maybe_applied()));
+    });
+    assert!(elapsed(&mut call).await <= limit + Duration::from_millis(10));
+    drop(call);
+    assert_eq!(runs.count(), 0);
+
+    // The commit: the value comes back, and it may have been recorded.
+    for policy in [Policy::AtLeastOnce, Policy::AtMostOnce] {
+        let idem = over(&hanging_from(2), LONG);
+        let mut call = Box::pin(async {
+            let ended = soon(&idem).policy(policy).execute(|| async { Ok::<_, Sorry>(7) }).await;
+            assert!(
+                matches!(ended, Err(Error::Unrecorded { value: 7, error }) if error.maybe_applied()),
+                "the effect took place"
+            );
+        });
+        assert!(elapsed(&mut call).await <= limit + Duration::from_millis(10));
+    }
+
+    // The commit of a transaction: all of it or nothing.
+    let idem = over(&hanging_from(2), LONG);
+    let mut call = Box::pin(async {
+        let ended = soon(&idem).transact(|_| async { Ok::<_, Sorry>((Batch::new(), 7)) }).await;
+        assert!(matches!(ended, Err(Error::Store(error)) if error.maybe_applied()));
+    });
+    assert!(elapsed(&mut call).await <= limit + Duration::from_millis(10));
+
+    // The release: the function's own error.
+    let idem = over(&hanging_from(2), LONG);
+    let mut call = Box::pin(async {
+        let ended = soon(&idem).execute(|| async { Err::<(), _>(Sorry) }).await;
+        assert!(matches!(ended, Err(Error::Function(Sorry))));
+    });
+    assert!(elapsed(&mut call).await <= limit + Duration::from_millis(10));
+
+    // A look at somebody else's run: it was in progress.
+    let gate = Gate::new();
+    let faulty = Faulty::new(memory(), move |call| match call {
+        1 | 2 => Fault::Pass,
+        _ => Fault::HeldBefore(gate.clone()),
+    });
+    let idem = over(&faulty, LONG);
+    let _owner = claim(&(faulty.clone() as Arc<dyn Store>), &idem, "key").await;
+    let mut call = Box::pin(async {
+        let ended = soon(&idem).execute(|| runs.number()).await;
+        assert!(matches!(ended, Err(Error::InProgress { .. })), "{ended:?}");
+    });
+    assert!(elapsed(&mut call).await <= limit + Duration::from_millis(10));
+
+    // A run that outlasts its deadline still tries to record what it did, but not for long.
+    let idem = over(&hanging_from(2), LONG);
+    let mut call = Box::pin(async {
+        let late = || async {
+            sleep(limit * 2).await;
+            Ok::<_, Sorry>(7)
+        };
+        let ended = soon(&idem).execute(late).await;
+        assert!(matches!(ended, Err(Error::Unrecorded { value: 7, .. })));
+    });
+    assert!(elapsed(&mut call).await <= limit * 3 + Duration::from_millis(10));
+    assert!(started.elapsed() < LONG);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_outlasts_its_deadline_is_still_recorded() {
+    let slow_store = Faulty::new(memory(), |_| Fault::AnsweredLate(Duration::from_millis(100)));
+    let (idem, limit) = (over(&slow_store, LONG), Duration::from_millis(500));
+    let late = || async {
+        sleep(limit).await;
+        Ok::<_, Sorry>(7)
+    };
+    let call = idem.call("key").deadline(Instant::now() + limit);
+    assert_eq!(call.execute(late).await.unwrap(), 7);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::{Instant, sleep, sleep_until};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::claim::{Claim, Claimed, Committed, Done, Run};
 use super::record::{self, Outcome};
@@ -19,6 +20,9 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_millis(400),
 ];
+
+/// Time limit for a call to the store that begins after the deadline: the commit of a function that outlasted it.
+pub(super) const LATE_CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The longest pause between two looks at somebody else's run.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
@@ -88,8 +92,16 @@ impl Call {
                 _ => {}
             }
         }
+        let mut seen = None;
         loop {
-            let left = match self.ask(claim).await? {
+            let answer = match self.ask(claim).await {
+                // The deadline has cut off the last look. What was seen before it still holds for the caller.
+                Err(Error::Store(error)) if error.is_retryable() && self.is_over() => {
+                    return Err(seen.map_or(Error::Store(error), |left| Error::InProgress { left }));
+                }
+                answer => answer?,
+            };
+            let left = match answer {
                 Claimed::Mine(run) => return Ok(Begun::Mine(run)),
                 Claimed::Done(done) => return Ok(Begun::Done(done)),
                 Claimed::Mismatch => return Err(Error::Mismatch),
@@ -100,6 +112,7 @@ impl Call {
                     Duration::ZERO
                 }
             };
+            seen = Some(left);
             let now = Instant::now();
             if !self.waits || give_up.is_some_and(|end| end <= now) {
                 return Err(Error::InProgress { left });
@@ -216,11 +229,9 @@ impl Call {
             && lost
             && !run.is_named(refusal)
         {
-            let there =
-                self.idem.store().get(&run.claim.record).await.map_err(|_| crate::Error::Unavailable {
-                    maybe_applied: true,
-                    reason: "the answer to a commit was lost, and its record cannot be read".into(),
-                })?;
+            let there = self.in_time(self.idem.store().get(&run.claim.record)).await.map_err(|_| {
+                crate::Error::unknown("the answer to a commit was lost, and its record cannot be read")
+            })?;
             let landed = Mismatch { key: run.claim.record.clone(), there };
             if run.recorded(&Commit::Refused(vec![landed.clone()])).is_some() {
                 refusal.push(landed);
@@ -235,7 +246,8 @@ impl Call {
     /// Puts `resolution` in the place of a claim whose owner is gone.
     pub(super) async fn resolve<T: Serialize>(&self, resolution: Resolution<T>) -> Result<Resolved, Error> {
         let claim = self.claim()?;
-        let Some(text) = self.idem.store().get(&claim.record).await? else { return Ok(Resolved::NotUnknown) };
+        let found = self.in_time(self.idem.store().get(&claim.record)).await?;
+        let Some(text) = found else { return Ok(Resolved::NotUnknown) };
         if !matches!(claim.judge(&text)?, Claimed::Unknown) {
             return Ok(Resolved::NotUnknown);
         }
@@ -270,7 +282,7 @@ impl Call {
         let mut unknown = None;
         let mut pauses = PAUSES.into_iter();
         loop {
-            let error = match self.idem.store().commit(batch).await {
+            let error = match self.in_time(self.idem.store().commit(batch)).await {
                 Ok(answer) => return Ok((answer, unknown.is_some())),
                 Err(error) => error,
             };
@@ -283,6 +295,23 @@ impl Call {
                 None => return Err(unknown.unwrap_or(error)),
             }
         }
+    }
+
+    /// Ends a call to the store at the deadline, whatever limit the store has. Its request may have arrived.
+    async fn in_time<O>(
+        &self,
+        call: impl Future<Output = Result<O, crate::Error>>,
+    ) -> Result<O, crate::Error> {
+        let Some(deadline) = self.deadline else { return call.await };
+        let now = Instant::now();
+        let end = if now < deadline { deadline } else { now + LATE_CALL_TIMEOUT };
+        timeout_at(end, call)
+            .await
+            .unwrap_or_else(|_| Err(crate::Error::unknown("the deadline came before the store's answer")))
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     fn has_time_for(&self, pause: Duration) -> bool {
