@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::claim::{Claim, Committed, Run, now_ms};
-use super::engine::{Answer, Begun, noted};
+use super::claim::{Claim, Committed, Run};
+use super::engine::{Answer, Begun, Form, LATE_CALL_TIMEOUT, noted};
 use super::record::{self, Outcome};
 use super::{Consumed, Error, Failure, Idempotency, MAX_KEY, Policy};
 use crate::lease::unique_token;
@@ -102,7 +102,9 @@ impl Call {
         self
     }
 
-    /// Runs `f` unless the key has a result; returns the result, this run's or the one before.
+    /// Runs `f` unless the key has a result; returns the result, this run's or the one before. Both have gone
+    /// through JSON, so that they are equal: what JSON does not carry (`Some(None)` is `null`, as `None` is) is
+    /// missing from the first result too.
     ///
     /// `f`'s error is not kept: the next call runs again.
     pub async fn execute<T, E, F, Fut>(self, f: F) -> Result<T, Error<T, E>>
@@ -111,18 +113,22 @@ impl Call {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        self.answer(f).await.map(Answer::into_value)
+        self.work(|| async { f().await.map_err(Failure::Passing) }, Form::passing()).await
     }
 
-    /// [`execute`](Call::execute), with word of whether this call ran it.
-    pub(super) async fn answer<T, E, F, Fut>(self, f: F) -> Result<Answer<T>, Error<T, E>>
+    /// [`execute`](Call::execute) for a layer, whose value has checked its size itself, and is not what its replay is.
+    #[cfg(feature = "tower")]
+    pub(super) async fn execute_as_it_is<T, E, F, Fut>(self, f: F) -> Result<T, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let passing = || async { f().await.map_err(Failure::Passing) };
-        self.work(passing, |_| None, |_| Outcome::NotKept).await
+        let value = |value| {
+            let outcome = Outcome::of_any_size(&value);
+            (value, outcome)
+        };
+        self.work(|| async { f().await.map_err(Failure::Passing) }, Form { value, ..Form::passing() }).await
     }
 
     /// [`execute`](Call::execute) for an `f` that can tell which of its errors will never go away: those are kept
@@ -134,31 +140,29 @@ impl Call {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        self.work(f, |json| serde_json::from_str(json).ok(), |error| Outcome::err(error))
-            .await
-            .map(Answer::into_value)
+        let form = Form {
+            failure: |error| record::carried(error, Outcome::Err),
+            read_failure: |json| serde_json::from_str(json).ok(),
+            ..Form::passing()
+        };
+        self.work(f, form).await
     }
 
-    async fn work<T, E, F, Fut>(
-        self,
-        f: F,
-        read: fn(&str) -> Option<E>,
-        write: fn(&E) -> Outcome,
-    ) -> Result<Answer<T>, Error<T, E>>
+    async fn work<T, E, F, Fut>(self, f: F, form: Form<T, E>) -> Result<T, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
         let answer = match self.begin().await {
-            Ok(Begun::Mine(run)) => {
-                let ended = self.renewing(&run, f()).await;
-                self.conclude(&run, ended, write).await.map(Answer::Executed)
+            Ok(Begun::Mine(mut run)) => {
+                let ended = self.renewing(&mut run, f()).await;
+                self.conclude(&mut run, ended, form).await.map(Answer::Executed)
             }
-            Ok(Begun::Done(done)) => done.read(read).map(Answer::Replayed),
+            Ok(Begun::Done(done)) => done.read(form.read_failure).map(Answer::Replayed),
             Err(error) => Err(error.widen()),
         };
-        noted(answer)
+        noted(answer).map(Answer::into_value)
     }
 
     /// Runs `f` unless it was done before or is being done now; does not wait, and reads no result.
@@ -169,9 +173,9 @@ impl Call {
     {
         let call = self.without_waiting();
         let answer = match call.begin().await {
-            Ok(Begun::Mine(run)) => {
-                let ended = call.renewing(&run, f()).await.map_err(Failure::Passing);
-                call.conclude(&run, ended, |_| Outcome::NotKept).await.map(Answer::Executed)
+            Ok(Begun::Mine(mut run)) => {
+                let ended = call.renewing(&mut run, f()).await.map_err(Failure::Passing);
+                call.conclude(&mut run, ended, Form::passing()).await.map(Answer::Executed)
             }
             Ok(Begun::Done(_)) => Ok(Answer::Replayed(())),
             Err(error) => Err(error.widen()),
@@ -198,14 +202,14 @@ impl Call {
     {
         let call = self.policy(Policy::AtLeastOnce);
         let answer = match call.begin().await {
-            Ok(Begun::Mine(run)) => call.rounds(&run, f).await.map(Answer::Executed),
+            Ok(Begun::Mine(run)) => call.rounds(run, f).await.map(Answer::Executed),
             Ok(Begun::Done(done)) => done.read(|_| None).map(Answer::Replayed),
             Err(error) => Err(error.widen()),
         };
         noted(answer).map(Answer::into_value)
     }
 
-    async fn rounds<T, E, F, Fut>(&self, run: &Run, mut f: F) -> Result<T, Error<T, E>>
+    async fn rounds<T, E, F, Fut>(&self, mut run: Run, mut f: F) -> Result<T, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: FnMut(Vec<Mismatch>) -> Fut,
@@ -213,19 +217,20 @@ impl Call {
     {
         let mut refusal = Vec::new();
         for _ in 0..MAX_ROUNDS {
-            let (writes, value) = match self.renewing(run, f(refusal)).await {
+            let (writes, value) = match self.renewing(&mut run, f(refusal)).await {
                 Ok(made) => made,
                 Err(error) => {
-                    self.abandon(run).await;
+                    self.abandon(&mut run).await;
                     return Err(Error::Function(error));
                 }
             };
-            let answer = match self.settle(run, writes, run.result(&Outcome::ok(&value))).await {
+            let (value, outcome) = record::carried(value, Outcome::Ok);
+            let answer = match self.settle(&mut run, writes, &outcome).await {
                 Ok(answer) => answer,
                 Err(error) => {
                     // A store that is down would not hear us let go either.
                     if !error.is_retryable() {
-                        self.abandon(run).await;
+                        self.abandon(&mut run).await;
                     }
                     return Err(Error::Store(error));
                 }
@@ -238,26 +243,21 @@ impl Call {
                 Committed::Refused(refusal) => refusal,
             };
         }
-        self.abandon(run).await;
+        self.abandon(&mut run).await;
         Err(Error::Store(crate::Error::Unavailable {
             maybe_applied: false,
             reason: "the writes were refused again and again".into(),
         }))
     }
 
-    /// The first step by itself, for callers that send it together with others: see [`Claim`].
+    /// The first step by itself, for callers that send it together with others: see [`Claim`]. Nobody renews this
+    /// claim, so that its lease, or with [`Policy::AtMostOnce`] its deadline, has to cover the work.
     pub fn claim(&self) -> Result<Claim, Error> {
         let record = self.record()?;
         let lease = self.lease().ok_or(Error::DeadlinePassed)?;
         let owner = unique_token();
-        let until = match self.policy {
-            Policy::AtLeastOnce => None,
-            Policy::AtMostOnce => {
-                Some(now_ms().saturating_add(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)))
-            }
-        };
         Ok(Claim {
-            text: record::claim(&owner, self.fingerprint.as_deref(), until),
+            text: Claim::text_for(&owner, self.fingerprint.as_deref(), self.policy, lease),
             record,
             owner,
             fingerprint: self.fingerprint.clone(),
@@ -284,12 +284,11 @@ impl Call {
         let usual = life(self.idem.config().lease_ttl);
         let Some(deadline) = self.deadline else { return Some(usual) };
         let left = deadline.saturating_duration_since(Instant::now());
-        let lease = match self.policy {
+        (left >= SHORTEST).then(|| match self.policy {
             Policy::AtLeastOnce => usual.min(left),
-            // It is not renewed, so it has to cover the run. After its deadline the owner is gone for certain.
-            Policy::AtMostOnce => left.min(MAX_TTL),
-        };
-        (lease >= SHORTEST).then_some(lease)
+            // It covers the run without being renewed. After its deadline, and a late commit, the owner is gone.
+            Policy::AtMostOnce => left.saturating_add(LATE_CALL_TIMEOUT).min(MAX_TTL),
+        })
     }
 }
 

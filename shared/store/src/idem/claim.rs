@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::record::{self, Outcome, State, unreadable};
-use super::{Error, MAX_RESULT, Policy};
+use super::{Error, Policy};
 use crate::{Batch, Commit, Expect, Key, Mismatch};
 
 /// The question whether a key may be run, from [`Call::claim`](super::Call::claim), apart from the asking.
@@ -42,7 +42,7 @@ pub struct Claim {
     pub(super) record: Key,
     pub(super) owner: String,
     pub(super) fingerprint: Option<String>,
-    /// What is written: unique by its owner, so that finding it is finding oneself.
+    /// What is written, or by a renewal was: unique by its owner, so that finding it is finding oneself.
     pub(super) text: String,
     /// How long the claim is believed in, from its first send.
     pub(super) lease: Duration,
@@ -71,19 +71,39 @@ pub enum Claimed {
     },
     /// The key belongs to another payload.
     Mismatch,
-    /// Its owner vanished, and nobody may run it before it is resolved.
+    /// Its owner has not been heard of in time, and nobody may run it before it is resolved.
     Unknown,
 }
 
 impl Claim {
+    /// The text of this claim, for a lease that begins now.
+    pub(super) fn text_for(
+        owner: &str,
+        fingerprint: Option<&str>,
+        policy: Policy,
+        lease: Duration,
+    ) -> String {
+        let until = match policy {
+            Policy::AtLeastOnce => None,
+            Policy::AtMostOnce => {
+                Some(now_ms().saturating_add(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)))
+            }
+        };
+        record::claim(owner, fingerprint, until)
+    }
+
+    /// How long the store keeps a claim with this lease.
+    fn ttl(&self, lease: Duration) -> Duration {
+        match self.policy {
+            Policy::AtLeastOnce => lease,
+            // What lapsed would be run again. So it does not lapse with its lease, after which it is only doubtful.
+            Policy::AtMostOnce => self.result_ttl.max(lease),
+        }
+    }
+
     /// The batch that claims. Sent again it claims no second time, and recognises itself.
     pub fn batch(&self) -> Batch {
-        let ttl = match self.policy {
-            Policy::AtLeastOnce => self.lease,
-            // What lapsed would be run again. So it does not lapse; its `until` only says when to ask questions.
-            Policy::AtMostOnce => self.result_ttl,
-        };
-        Batch::new().put(&self.record, Expect::Absent, self.text.as_str(), ttl)
+        Batch::new().put(&self.record, Expect::Absent, self.text.as_str(), self.ttl(self.lease))
     }
 
     /// What the store's answer means, for a batch first sent at `sent`. A record that nobody can read is an error:
@@ -148,7 +168,7 @@ impl Run {
     /// The batch that records `value` as the result. What is to be written with it, or not at all, goes into the
     /// same batch: `writes.and(run.commit_batch(&value))`.
     ///
-    /// A value over 1 MiB, or over what the store takes, is not kept; that it is done still is.
+    /// A value over [1 MiB](super::MAX_RESULT), or over what the store takes, is not kept; that it is done still is.
     pub fn commit_batch(&self, value: &impl Serialize) -> Batch {
         self.batch(self.result(&Outcome::ok(value)))
     }
@@ -212,9 +232,9 @@ impl Run {
     pub(super) fn result(&self, outcome: &Outcome) -> String {
         let Claim { owner, fingerprint, max_record, .. } = &self.claim;
         let write = |outcome| record::result(owner, fingerprint.as_deref(), outcome);
-        let small = outcome.size() <= MAX_RESULT;
-        let kept = small.then(|| write(outcome)).filter(|text| text.len() <= *max_record);
-        kept.unwrap_or_else(|| write(&Outcome::NotKept))
+        Some(write(outcome))
+            .filter(|text| text.len() <= *max_record)
+            .unwrap_or_else(|| write(&Outcome::NotKept))
     }
 
     /// The batch that puts a result in the claim's place.
@@ -229,10 +249,31 @@ impl Run {
         Batch::new().put(record, expect, result, *result_ttl)
     }
 
-    /// The batch that makes the claim last for `lease` from now, if it is still there.
-    pub(super) fn renew_batch(&self, lease: Duration) -> Batch {
+    /// The text of the claim once it is renewed for `lease` from now.
+    pub(super) fn renewed(&self, lease: Duration) -> String {
+        let Claim { owner, fingerprint, policy, .. } = &self.claim;
+        Claim::text_for(owner, fingerprint.as_deref(), *policy, lease)
+    }
+
+    /// The batch that puts `renewed` in the claim's place, if it is still there.
+    pub(super) fn renew_batch(&self, renewed: &str, lease: Duration) -> Batch {
         let Claim { record, text, .. } = &self.claim;
-        Batch::new().put(record, Expect::Is(text.clone()), text.as_str(), lease)
+        Batch::new().put(record, Expect::Is(text.clone()), renewed, self.claim.ttl(lease))
+    }
+
+    /// Whether a refusal found this run's own claim, as a renewal left it whose reply was lost; from now on that is the
+    /// claim. Of several such renewals only one can have landed: all expected the same text.
+    pub(super) fn adopt(&mut self, refusal: &[Mismatch]) -> bool {
+        let there = Mismatch::find(refusal, &self.claim.record).and_then(|found| found.there.as_deref());
+        match there.map(|text| (text, record::parse(text))) {
+            Some((text, Ok(record::Record { owner, state: State::Claimed { .. }, .. })))
+                if owner == self.claim.owner && text != self.claim.text =>
+            {
+                self.claim.text = text.to_owned();
+                true
+            }
+            _ => false,
+        }
     }
 }
 

@@ -15,7 +15,9 @@ pub enum Policy {
     #[default]
     AtLeastOnce,
     /// The function is not run again until somebody who knows has said what became of it:
-    /// [`Idempotency::resolve`](super::Idempotency::resolve).
+    /// [`Idempotency::resolve`](super::Idempotency::resolve). While its owner runs it renews its claim, and is in
+    /// progress to others, however long it takes. An owner that is alive, but has not reached the store for a whole
+    /// lease, looks like one that is gone: its outcome is unknown until it is back.
     AtMostOnce,
 }
 

@@ -51,6 +51,26 @@ impl<T> Answer<T> {
     }
 }
 
+/// How the ends of a function become records: each comes back as its record has it.
+pub(super) struct Form<T, E> {
+    pub(super) value: fn(T) -> (T, Outcome),
+    /// For a failure that is kept.
+    pub(super) failure: fn(E) -> (E, Outcome),
+    /// A kept failure, from its record.
+    pub(super) read_failure: fn(&str) -> Option<E>,
+}
+
+impl<T: Serialize + DeserializeOwned, E> Form<T, E> {
+    /// For a function none of whose failures is kept.
+    pub(super) fn passing() -> Form<T, E> {
+        Form {
+            value: |value| record::carried(value, Outcome::Ok),
+            failure: |error| (error, Outcome::NotKept),
+            read_failure: |_| None,
+        }
+    }
+}
+
 /// Says how a call ended, and nothing about whose it was.
 pub(super) fn noted<T, E>(answer: Result<Answer<T>, Error<T, E>>) -> Result<Answer<T>, Error<T, E>> {
     let outcome = match &answer {
@@ -107,8 +127,8 @@ impl Call {
                 Claimed::Mismatch => return Err(Error::Mismatch),
                 Claimed::Unknown => return Err(Error::Unknown),
                 Claimed::InProgress { left } => left,
-                Claimed::Late(run) => {
-                    self.abandon(&run).await;
+                Claimed::Late(mut run) => {
+                    self.abandon(&mut run).await;
                     Duration::ZERO
                 }
             };
@@ -139,7 +159,7 @@ impl Call {
     /// Runs `work`, and renews the claim while it runs: one future, so that ending or dropping it ends both.
     ///
     /// Work that holds the thread without awaiting holds up its renewal too.
-    pub(super) async fn renewing<O>(&self, run: &Run, work: impl Future<Output = O>) -> O {
+    pub(super) async fn renewing<O>(&self, run: &mut Run, work: impl Future<Output = O>) -> O {
         tokio::select! {
             biased;
             output = work => output,
@@ -147,20 +167,24 @@ impl Call {
         }
     }
 
-    async fn renew(&self, run: &Run) -> Infallible {
-        let (mut lease, mut until) = (run.claim.lease, run.until());
-        let mut next = until - lease + lease / 3;
-        // What reaches the deadline, or has no end to put off, needs no renewal.
-        while run.claim.policy == Policy::AtLeastOnce && self.deadline.is_none_or(|deadline| until < deadline)
-        {
+    async fn renew(&self, run: &mut Run) -> Infallible {
+        let mut lease = run.claim.lease;
+        let mut next = run.until - lease + lease / 3;
+        // What reaches the deadline needs no renewal.
+        while self.deadline.is_none_or(|deadline| run.until < deadline) {
             sleep_until(next).await;
             let Some(left) = self.lease() else { break };
             let sent = Instant::now();
             next = sent + left / 3;
-            match self.idem.store().commit(&run.renew_batch(left)).await {
-                Ok(Commit::Applied(_)) => (lease, until) = (left, sent + left),
-                // Lapsed or taken over. It is not revived, whoever came next has the right to it; and the run is
-                // not stopped, because only the commit can tell whether anybody came.
+            let renewed = run.renewed(left);
+            match self.idem.store().commit(&run.renew_batch(&renewed, left)).await {
+                Ok(Commit::Applied(_)) => {
+                    run.claim.text = renewed;
+                    (lease, run.until) = (left, sent + left);
+                }
+                Ok(Commit::Refused(refusal)) if run.adopt(&refusal) => next = sent,
+                // Lapsed, taken over or resolved. It is not revived, whoever came next has the right to it; and the
+                // run is not stopped, because only the commit can tell whether anybody came.
                 Ok(Commit::Refused(_)) => {
                     tracing::warn!("an idempotent call outlasted its lease");
                     break;
@@ -176,27 +200,28 @@ impl Call {
     }
 
     /// Records how the function ended; its own error stays the answer whatever comes of that.
-    pub(super) async fn conclude<T: Serialize, E>(
+    pub(super) async fn conclude<T, E>(
         &self,
-        run: &Run,
+        run: &mut Run,
         ended: Result<T, Failure<E>>,
-        write: fn(&E) -> Outcome,
+        form: Form<T, E>,
     ) -> Result<T, Error<T, E>> {
-        let settle = |outcome: Outcome| async move {
-            self.settle(run, Batch::new(), run.result(&outcome)).await.map(|answer| run.committed(answer))
-        };
         match ended {
-            Ok(value) => match settle(Outcome::ok(&value)).await {
-                Ok(Committed::Recorded) => Ok(value),
-                Ok(Committed::Refused(_) | Committed::Lost) => Err(Error::LostLease { value }),
-                Err(error) => Err(Error::Unrecorded { value, error }),
-            },
+            Ok(value) => {
+                let (value, outcome) = (form.value)(value);
+                match self.settle(run, Batch::new(), &outcome).await.map(|answer| run.committed(answer)) {
+                    Ok(Committed::Recorded) => Ok(value),
+                    Ok(Committed::Refused(_) | Committed::Lost) => Err(Error::LostLease { value }),
+                    Err(error) => Err(Error::Unrecorded { value, error }),
+                }
+            }
             Err(Failure::Passing(error)) => {
                 self.abandon(run).await;
                 Err(Error::Function(error))
             }
             Err(Failure::Permanent(error)) => {
-                match settle(write(&error)).await {
+                let (error, outcome) = (form.failure)(error);
+                match self.settle(run, Batch::new(), &outcome).await.map(|answer| run.committed(answer)) {
                     Ok(Committed::Recorded) => {}
                     Ok(_) => tracing::warn!("a permanent failure came after its lease, and was refused"),
                     Err(error) => tracing::warn!(%error, "a permanent failure was not recorded"),
@@ -209,17 +234,18 @@ impl Call {
     /// Commits `writes` and the record in one batch; the answer speaks of the record whenever it should.
     pub(super) async fn settle(
         &self,
-        run: &Run,
+        run: &mut Run,
         writes: Batch,
-        mut record: String,
+        outcome: &Outcome,
     ) -> Result<Commit, crate::Error> {
         let sent = Instant::now();
-        let batch = |record: &str| writes.clone().and(run.batch(record.to_owned()));
-        let (mut answer, lost) = match self.send(&batch(&record), Insist::OnLanding).await {
+        let mut record = run.result(outcome);
+        let batch = |run: &Run, record: &str| writes.clone().and(run.batch(record.to_owned()));
+        let (mut answer, lost) = match self.send_as_owner(run, |run| batch(run, &record)).await {
             // Stores have limits beyond that of a value. That it is done still has room.
             Err(crate::Error::TooLarge { .. }) => {
                 record = run.result(&Outcome::NotKept);
-                self.send(&batch(&record), Insist::OnLanding).await?
+                self.send_as_owner(run, |run| batch(run, &record)).await?
             }
             answer => answer?,
         };
@@ -269,9 +295,24 @@ impl Call {
     }
 
     /// Lets go of the claim. What fails here costs the next caller a wait for the lease, nothing more.
-    pub(super) async fn abandon(&self, run: &Run) {
-        if let Err(error) = self.send(&run.abandon_batch(), Insist::OnLanding).await {
+    pub(super) async fn abandon(&self, run: &mut Run) {
+        if let Err(error) = self.send_as_owner(run, Run::abandon_batch).await {
             tracing::warn!(%error, "a claim was not released");
+        }
+    }
+
+    /// [Sends](Call::send) a batch that expects the run's claim, and again where the claim turns out to be renewed.
+    async fn send_as_owner(
+        &self,
+        run: &mut Run,
+        batch: impl Fn(&Run) -> Batch,
+    ) -> Result<(Commit, bool), crate::Error> {
+        loop {
+            let (answer, lost) = self.send(&batch(run), Insist::OnLanding).await?;
+            match &answer {
+                Commit::Refused(refusal) if run.adopt(refusal) => {}
+                _ => return Ok((answer, lost)),
+            }
         }
     }
 

@@ -22,10 +22,10 @@ pub enum Error<T = Infallible, E = Infallible> {
         /// After so long, and unless it is renewed, the claim that was seen is over. Its owner may end sooner.
         left: Duration,
     },
-    /// It was done before, but its result was too large to keep. Not run again.
+    /// It was done before, but its result was not kept: it was too large, or could not be read back. Not run again.
     NotKept,
-    /// Its owner vanished, and under [`Policy::AtMostOnce`](super::Policy) nobody runs it again before it is
-    /// [resolved](super::Idempotency::resolve). Not run.
+    /// Its owner has neither ended nor renewed its claim in time, and under [`Policy::AtMostOnce`](super::Policy)
+    /// nobody runs it again before it is [resolved](super::Idempotency::resolve). Not run.
     Unknown,
     /// The store gave no usable answer. The function was not run; where it was, in a `transact`, none of its writes
     /// is known to have been made. To call again with the same key is safe, and tells.
@@ -115,7 +115,7 @@ impl<T, E: fmt::Display> fmt::Display for Error<T, E> {
             Error::DeadlinePassed => f.write_str("the deadline passed before the function could start"),
             Error::Mismatch => f.write_str("the idempotency key belongs to another payload"),
             Error::InProgress { .. } => f.write_str("it is being done elsewhere"),
-            Error::NotKept => f.write_str("it was done before, and its result was too large to keep"),
+            Error::NotKept => f.write_str("it was done before, and its result was not kept"),
             Error::Unknown => f.write_str("it was begun before, and what became of it is unknown"),
             Error::Store(error) => error.fmt(f),
             Error::LostLease { .. } => {

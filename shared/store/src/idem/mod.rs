@@ -40,7 +40,7 @@
 //!
 //! claim ├── the function ──╳ its owner dies
 //!       ├───── lease ─────┤ takeover ├── the function ──┤ commit          at least once
-//!       ├───── until ─────┤ unknown …………………………… resolve                   at most once
+//!       ├───── lease ─────┤ unknown …………………………… resolve                   at most once
 //! ```
 //!
 //! # How a call ends
@@ -54,7 +54,7 @@
 //! | | the store does not confirm | [`Unrecorded`](Error::Unrecorded) with the value; `transact`: [`Store`](Error::Store) | `Unrecorded` |
 //! | | it panics, or the call is dropped | the claim lapses, the policy decides | the same |
 //! | a result | | that value, or that failure | `AlreadyDone` |
-//! | a result too large to keep | | [`NotKept`](Error::NotKept) | `AlreadyDone` |
+//! | a result that was not kept | | [`NotKept`](Error::NotKept) | `AlreadyDone` |
 //! | somebody's claim | it ends within the wait | its result, or a run of one's own if it failed | `InProgress`, at once |
 //! | | it does not | [`InProgress`](Error::InProgress) | `InProgress`, at once |
 //! | an at-most-once claim, overdue | | [`Unknown`](Error::Unknown) | the same |
@@ -109,7 +109,11 @@ use cache::Cache;
 /// No key is longer, in bytes.
 pub const MAX_KEY: usize = 256;
 
-/// No larger value is kept, in bytes of JSON.
+/// No larger value is kept, in bytes of JSON, where an escape sequence counts as one byte: a text of 900 KB is kept
+/// whatever it is made of. (To JSON a `Vec<u8>` is a list of numbers, two to four bytes each; base64 is shorter.) The
+/// layers count the bytes of an answer's body.
+///
+/// A store may take less: DynamoDB 400 KB, and as JSON writes it.
 pub const MAX_RESULT: usize = 1 << 20;
 
 /// One hash, in hex, over several texts, none of which can be moved into its neighbour: the scope of a key that belongs
@@ -207,6 +211,10 @@ impl Idempotency {
 
     /// Settles a key of [`Policy::AtMostOnce`] whose outcome is [unknown](Error::Unknown), by the word of somebody
     /// who has looked.
+    ///
+    /// Unknown means that its owner was not heard of for a lease. It may still be running, cut off from the store; then
+    /// its result is refused, but not what it does. Before [`Forget`](Resolution::Forget) lets a second run begin, make
+    /// sure that the first has ended.
     pub async fn resolve<T: Serialize>(
         &self,
         key: &str,

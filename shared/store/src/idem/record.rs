@@ -3,18 +3,20 @@
 //!
 //! ```text
 //! {"owner":"…","fp":"…"}                 claimed; alive as long as its lease
-//! {"owner":"…","fp":"…","until":1700…}   claimed, at most once: in milliseconds, when its owner is surely gone
+//! {"owner":"…","fp":"…","until":1700…}   claimed, at most once: by when its owner renews it, in milliseconds
 //! {"owner":"…","fp":"…","ok":…}          done, with this value
 //! {"owner":"…","fp":"…","err":…}         failed for good, with this error
-//! {"owner":"…","fp":"…","kept":false}    done; the value was too large to keep
+//! {"owner":"…","fp":"…","kept":false}    done; the value was not kept
 //! ```
 
 use std::borrow::Cow;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::MAX_RESULT;
 use crate::Error;
 
 /// A record as it was found.
@@ -41,18 +43,53 @@ pub(super) enum Outcome {
 impl Outcome {
     /// What cannot be written as JSON cannot be kept, as what is too large cannot: that it is done still can.
     pub(super) fn ok(value: &impl Serialize) -> Outcome {
-        to_raw_value(value).map_or(Outcome::NotKept, Outcome::Ok)
+        written(value).map_or(Outcome::NotKept, Outcome::Ok)
     }
 
     pub(super) fn err(error: &impl Serialize) -> Outcome {
-        to_raw_value(error).map_or(Outcome::NotKept, Outcome::Err)
+        written(error).map_or(Outcome::NotKept, Outcome::Err)
     }
 
-    /// How many bytes of it are the caller's.
-    pub(super) fn size(&self) -> usize {
-        match self {
-            Outcome::Ok(json) | Outcome::Err(json) => json.get().len(),
-            Outcome::NotKept => 0,
+    /// A value that has checked its size itself.
+    #[cfg(feature = "tower")]
+    pub(super) fn of_any_size(value: &impl Serialize) -> Outcome {
+        to_raw_value(value).map_or(Outcome::NotKept, Outcome::Ok)
+    }
+}
+
+fn written(value: &impl Serialize) -> Option<Box<RawValue>> {
+    to_raw_value(value).ok().filter(|json| size(json.get()) <= MAX_RESULT)
+}
+
+/// The size of a JSON text in bytes, where an escape sequence counts as one byte: what the value is, and not how JSON
+/// has to write it.
+fn size(json: &str) -> usize {
+    if json.len() <= MAX_RESULT {
+        return json.len();
+    }
+    let (mut size, mut bytes) = (0, json.bytes());
+    while let Some(byte) = bytes.next() {
+        size += 1;
+        if byte == b'\\' && bytes.next() == Some(b'u') {
+            // Its four digits.
+            bytes.nth(3);
+        }
+    }
+    size
+}
+
+/// A value as its record has it, and the record. JSON does not carry everything (`Some(None)`, a skipped field): the
+/// first caller is given what every repeat will be. What could not be read back is not kept, and is returned as it is.
+pub(super) fn carried<T: Serialize + DeserializeOwned>(
+    value: T,
+    write: fn(Box<RawValue>) -> Outcome,
+) -> (T, Outcome) {
+    let Some(json) = written(&value) else { return (value, Outcome::NotKept) };
+    match serde_json::from_str(json.get()) {
+        Ok(carried) => (carried, write(json)),
+        Err(_) => {
+            tracing::warn!("a result cannot be read back from its JSON, and is not kept");
+            (value, Outcome::NotKept)
         }
     }
 }

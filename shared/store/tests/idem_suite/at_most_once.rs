@@ -47,6 +47,86 @@ pub async fn at_most_once_is_unknown_when_its_owner_is_gone(store: Arc<dyn Store
     assert_eq!(idem.execute(&key, || runs.number()).await.unwrap(), 7);
 }
 
+/// When the record says that its owner must have been heard of again.
+async fn until(store: &Arc<dyn Store>, key: &str) -> u64 {
+    let record: serde_json::Value = serde_json::from_str(&record(store, key).await.unwrap()).unwrap();
+    record["until"].as_u64().unwrap()
+}
+
+/// Returns when the record was renewed `times` more. The label is by the time of day, which no test can pause.
+async fn renewed(store: &Arc<dyn Store>, key: &str, times: usize) {
+    for _ in 0..times {
+        let before = until(store, key).await;
+        let mut looks = 0;
+        while until(store, key).await <= before {
+            looks += 1;
+            assert!(looks < 400, "the record is not renewed");
+            std::thread::sleep(Duration::from_millis(5));
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+pub async fn at_most_once_a_live_run_is_never_unknown_however_slow(store: Arc<dyn Store>) {
+    let (idem, key, runs) = (careful(&store, STEADY), fresh("careful"), Runs::default());
+    let slow = || async {
+        // At a third of a lease each, this is longer than one.
+        renewed(&store, &key, 4).await;
+        let again = idem.call(&key).without_waiting().execute(|| runs.number()).await;
+        assert!(matches!(again, Err(Error::InProgress { .. })), "{again:?}");
+        let settled = idem.resolve(&key, Resolution::<()>::Forget).await.unwrap();
+        assert_eq!(settled, Resolved::NotUnknown, "nobody may let a second run begin");
+        runs.number().await
+    };
+    assert_eq!(idem.execute(&key, slow).await.unwrap(), 1);
+    assert_eq!(idem.execute(&key, || runs.number()).await.unwrap(), 1);
+    assert_eq!(runs.count(), 1);
+}
+
+pub async fn at_most_once_a_renewal_whose_reply_was_lost_changes_nothing(store: Arc<dyn Store>) {
+    let runs = Runs::default();
+    for fault in [Fault::ReplyLost, Fault::AnsweredLate(LONG)] {
+        for ended in [Ok(7usize), Err(Sorry)] {
+            let key = fresh("careful");
+            let faulty = Faulty::first(Arc::clone(&store), vec![Fault::Pass, fault.clone()]);
+            let slow = || async {
+                renewed(&store, &key, 1).await;
+                ended
+            };
+            let result = careful(&(faulty as Arc<dyn Store>), STEADY).execute(&key, slow).await;
+            match ended {
+                Ok(value) => assert_eq!(result.unwrap(), value),
+                Err(Sorry) => assert!(matches!(result, Err(Error::Function(Sorry)))),
+            }
+            let again = careful(&store, LONG).execute(&key, || runs.number()).await.unwrap();
+            assert_eq!(again, ended.unwrap_or(runs.count()), "kept if it is a value, let go if not");
+        }
+    }
+    assert_eq!(runs.count(), 2);
+}
+
+pub async fn at_most_once_renews_on_after_a_lost_reply(store: Arc<dyn Store>) {
+    let (key, runs) = (fresh("careful"), Runs::default());
+    let faulty = Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::ReplyLost]);
+    let slow = || async {
+        renewed(&store, &key, 3).await;
+        runs.number().await
+    };
+    assert_eq!(careful(&(faulty as Arc<dyn Store>), STEADY).execute(&key, slow).await.unwrap(), 1);
+}
+
+pub async fn at_most_once_outlives_a_result_that_is_kept_for_less_than_the_run_takes(store: Arc<dyn Store>) {
+    let (idem, key, runs) = (careful(&store, STEADY), fresh("careful"), Runs::default());
+    let slow = || async {
+        sleep(STEADY).await;
+        let again = idem.call(&key).without_waiting().execute(|| runs.number()).await;
+        assert!(matches!(again, Err(Error::InProgress { .. } | Error::Unknown)), "{again:?}");
+        runs.number().await
+    };
+    assert_eq!(idem.call(&key).ttl(SHORT).execute(slow).await.unwrap(), 1);
+    assert_eq!(runs.count(), 1);
+}
+
 pub async fn at_most_once_lets_go_when_the_function_fails(store: Arc<dyn Store>) {
     let (idem, key, runs) = (careful(&store, LONG), fresh("careful"), Runs::default());
     let failed = idem.execute(&key, || async { Err::<usize, _>(Sorry) }).await;

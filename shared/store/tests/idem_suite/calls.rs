@@ -238,6 +238,71 @@ pub async fn a_result_of_a_mebibyte_is_kept_where_the_store_takes_it(store: Arc<
     assert_eq!(runs.count(), 1);
 }
 
+pub async fn a_result_of_escapes_counts_as_what_they_stand_for(store: Arc<dyn Store>) {
+    // JSON writes a quote as two bytes and a control character as six.
+    for (text, written) in [("\"", 2), ("\u{1}", 6), ("\\", 2), ("錢", 3)] {
+        let (idem, key, runs) = (engine(&store, LONG), fresh("escapes"), Runs::default());
+        let value = text.repeat(900_000 / text.len());
+        let run = || async {
+            runs.add();
+            Ok::<_, Sorry>(value.clone())
+        };
+        assert!(idem.execute(&key, run).await.unwrap() == value);
+        match idem.execute(&key, run).await {
+            Ok(again) => assert!(again == value),
+            Err(error) => assert!(
+                matches!(error, Error::NotKept) && store.max_value() <= 900_000 / text.len() * written + 200,
+                "{error:?} for {text:?}"
+            ),
+        }
+        assert_eq!(runs.count(), 1);
+    }
+    // What is over a mebibyte as it is stays too large, however it is written.
+    let (idem, key) = (engine(&store, LONG), fresh("escapes"));
+    let run = || async { Ok::<_, Sorry>("\"".repeat(1 << 20)) };
+    assert_eq!(idem.execute(&key, run).await.unwrap().len(), 1 << 20);
+    assert!(matches!(idem.execute(&key, run).await, Err(Error::NotKept)));
+}
+
+/// Has more to say than its JSON does.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Lossy {
+    nested: Option<Option<u8>>,
+    #[serde(skip)]
+    skipped: u8,
+}
+
+pub async fn the_first_result_is_what_its_replay_will_be(store: Arc<dyn Store>) {
+    let idem = engine(&store, LONG);
+    let given = Lossy { nested: Some(None), skipped: 7 };
+    let carried = Lossy { nested: None, skipped: 0 };
+    let (executed, transacted, failed) = (fresh("same"), fresh("same"), fresh("same"));
+    for _ in 0..2 {
+        let value = idem.execute(&executed, || async { Ok::<_, Sorry>(Some(None::<u8>)) }).await.unwrap();
+        assert_eq!(value, None, "JSON has one null: the first caller is told what the second will be");
+        let writes = |_| async { Ok::<_, Sorry>((onetap_store::Batch::new(), given)) };
+        assert_eq!(idem.transact(&transacted, writes).await.unwrap(), carried);
+        let fail = || async { Err::<(), _>(Failure::Permanent(given)) };
+        let error = idem.call(&failed).execute_keeping_failures(fail).await;
+        assert!(matches!(error, Err(Error::Function(error)) if error == carried));
+    }
+    // What was not kept has no replay, and stays what it is.
+    let fail = || async { Err::<(), _>(Failure::Passing(given)) };
+    let error = idem.call(&fresh("same")).execute_keeping_failures(fail).await;
+    assert!(matches!(error, Err(Error::Function(error)) if error == given));
+}
+
+pub async fn a_value_that_json_cannot_carry_is_returned_and_not_kept(store: Arc<dyn Store>) {
+    let (idem, key, runs) = (engine(&store, LONG), fresh("nan"), Runs::default());
+    let run = || async {
+        runs.add();
+        Ok::<_, Sorry>(f64::NAN)
+    };
+    assert!(idem.execute(&key, run).await.unwrap().is_nan());
+    assert!(matches!(idem.execute(&key, run).await, Err(Error::NotKept)));
+    assert_eq!(runs.count(), 1);
+}
+
 pub async fn nested_and_parallel_calls_keep_their_own_keys_and_configurations(store: Arc<dyn Store>) {
     let (outer, inner) = (fresh("outer"), fresh("inner"));
     let one = engine(&store, LONG);

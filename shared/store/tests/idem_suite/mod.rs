@@ -65,6 +65,9 @@ macro_rules! idem_promises {
             a_failure_over_a_mebibyte_is_returned_and_not_kept
             a_result_of_a_mebibyte_is_kept_where_the_store_takes_it
             nested_and_parallel_calls_keep_their_own_keys_and_configurations
+            a_result_of_escapes_counts_as_what_they_stand_for
+            the_first_result_is_what_its_replay_will_be
+            a_value_that_json_cannot_carry_is_returned_and_not_kept
             a_result_is_forgotten_after_its_life
             an_unreadable_record_stops_the_call_and_stays
             a_cached_result_costs_no_round_trip_and_still_knows_its_payload
@@ -120,6 +123,10 @@ macro_rules! idem_promises {
             at_most_once_replays_like_any_other
             at_most_once_is_in_progress_until_its_owner_must_be_gone
             at_most_once_is_unknown_when_its_owner_is_gone
+            at_most_once_a_live_run_is_never_unknown_however_slow
+            at_most_once_a_renewal_whose_reply_was_lost_changes_nothing
+            at_most_once_renews_on_after_a_lost_reply
+            at_most_once_outlives_a_result_that_is_kept_for_less_than_the_run_takes
             at_most_once_lets_go_when_the_function_fails
             at_most_once_lets_go_of_what_was_granted_too_late
             an_unknown_outcome_can_be_settled_as_done

@@ -50,7 +50,7 @@ where
             Err(_) => Err(Unkept::Broken),
         }
     };
-    Ok(match call.execute(run).await {
+    Ok(match call.execute_as_it_is(run).await {
         Ok(kept) => kept.into_response(),
         // It is done, and its answer is here. That a repeat may run it again is for the log.
         Err(Error::Unrecorded { value, error }) => {
