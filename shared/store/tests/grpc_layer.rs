@@ -116,6 +116,26 @@ async fn another_message_under_the_same_key_is_refused() {
 }
 
 #[tokio::test]
+async fn a_message_over_the_limit_is_refused_and_the_service_is_not_asked() {
+    let large = "x".repeat((1 << 20) + 1);
+    let (mut client, service) = serve(memory()).await;
+    let status = client.check(check(&large, Some("key"))).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "the message is too large"));
+    assert_eq!(service.0.load(Ordering::SeqCst), 0);
+    assert_eq!(
+        client.check(check(&large, None)).await.unwrap().get_ref().status,
+        1,
+        "without a key it passes"
+    );
+
+    let idem = Idempotency::new(memory(), Config::default());
+    let (mut client, _) = serve_with(GrpcIdempotencyLayer::unary(idem, [CHECK]).max_request(2 << 20)).await;
+    for _ in 0..2 {
+        assert_eq!(client.check(check(&large, Some("key"))).await.unwrap().get_ref().status, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_streaming_call_passes_through() {
     let (mut client, service) = serve(memory()).await;
     for n in 1..=2 {

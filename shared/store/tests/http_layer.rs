@@ -153,6 +153,7 @@ on_every_backend! {
     another_payload_is_refused_finished_or_running
     keys_are_scoped_by_method_path_and_caller
     a_large_answer_is_given_once_and_its_repeat_is_told_so
+    an_answers_size_is_that_of_its_body_and_not_of_its_record
 }
 
 async fn an_axum_order_is_charged_once_per_key(store: Arc<dyn Store>) {
@@ -276,8 +277,32 @@ async fn a_large_answer_is_given_once_and_its_repeat_is_told_so(store: Arc<dyn S
     assert_eq!((first.status(), first.body.len()), (200, 1_500_000));
     let again = ask(&service, post("/a", Some(&key), "body")).await;
     assert_eq!(again.status(), 409);
-    assert!(again.problem().contains("too large to keep"));
+    assert!(again.problem().contains("not kept"));
     assert_eq!(asked.times(), 1);
+}
+
+/// As records, quotes take twice as much as they are, control characters six times, and other bytes a third more.
+async fn an_answers_size_is_that_of_its_body_and_not_of_its_record(store: Arc<dyn Store>) {
+    for (byte, kept_as) in [(b'"', 2.0), (1, 6.0), (255, 1.34)] {
+        for size in [50_000, 900_000, 1 << 20] {
+            let asked = Asked::default();
+            let counted = asked.clone();
+            let service = layer(&store).layer(tower::service_fn(move |_: Request<Body>| {
+                counted.next();
+                std::future::ready(Ok::<_, Infallible>(Response::new(Full::from(vec![byte; size]))))
+            }));
+            let key = unique_token();
+            let first = ask(&service, post("/a", Some(&key), "body")).await;
+            let again = ask(&service, post("/a", Some(&key), "body")).await;
+            if size as f64 * kept_as + 1000.0 < store.max_value() as f64 {
+                assert_eq!(again.header("idempotency-replayed"), Some("true"), "{size} of {byte}");
+                assert!(again.body == first.body, "{size} of {byte}");
+            } else {
+                assert!(again.problem().contains("not kept"));
+            }
+            assert_eq!(asked.times(), 1);
+        }
+    }
 }
 
 fn memory() -> Arc<dyn Store> {
@@ -373,20 +398,154 @@ async fn a_client_that_hangs_up_while_it_waits_waits_no_longer() {
     assert_eq!(counting.calls(), calls, "nobody asks for it any more, and the first renews every 10 s");
 }
 
+const FRAME: usize = 64 << 10;
+
+/// A body of undeclared length that goes on for 256 MiB, and the bytes that were taken of it.
+fn endless(taken: &Asked) -> Body {
+    let taken = taken.clone();
+    let frames = futures_util::stream::repeat_with(move || {
+        taken.0.fetch_add(FRAME, Ordering::SeqCst);
+        Ok::<_, Infallible>(Bytes::from(vec![b'x'; FRAME]))
+    });
+    Body::from_stream(futures_util::StreamExt::take(frames, (256 << 20) / FRAME))
+}
+
+/// The most memory that this process ever had, in bytes.
+fn peak_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
 #[tokio::test]
-async fn a_request_over_a_mebibyte_passes_through_unkept() {
-    let asked = Asked::default();
+async fn an_endless_request_is_read_to_the_limit_and_answered_with_413() {
+    let (asked, taken) = (Asked::default(), Asked::default());
     let service = counting(layer(&memory()), &asked, |_| 200);
-    let large = vec![b'x'; (1 << 20) + 1];
-    for n in ["1", "2"] {
-        let answer = ask(&service, post("/a", Some("key"), large.clone())).await;
-        assert_eq!((answer.status(), answer.header("x-answer")), (200, Some(n)));
-        assert!(answer.body.ends_with(b"1048577 bytes"));
+    let before = peak_memory();
+    let answer = ask(&service, post("/a", Some("key"), endless(&taken))).await;
+    let grown = peak_memory() - before;
+    assert!(taken.times() <= (1 << 20) + FRAME, "{} bytes were taken of the body", taken.times());
+    assert!(grown < 64 << 20, "the process grew by {grown} bytes");
+    assert_eq!((answer.status(), answer.problem().as_str()), (413, "The request is too large"));
+    assert_eq!(asked.times(), 0);
+}
+
+#[tokio::test]
+async fn a_request_over_the_limit_is_413_and_the_store_is_not_asked() {
+    let (asked, counted) = (Asked::default(), Faulty::counting(memory()));
+    let store: Arc<dyn Store> = counted.clone();
+    let ok = |_| 200;
+    let usual = counting(layer(&store), &asked, ok);
+    let small = counting(layer(&store).max_request(10), &asked, ok);
+    let chunk = |size| {
+        Body::from_stream(futures_util::stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b'x'; size]))]))
+    };
+    for (service, limit) in [(&usual, 1 << 20), (&small, 10)] {
+        let (calls, times) = (counted.calls(), asked.times());
+        for body in [Body::from(vec![b'x'; limit + 1]), chunk(limit + 1)] {
+            let answer = ask(service, post("/a", Some(&unique_token()), body)).await;
+            assert_eq!((answer.status(), answer.problem().as_str()), (413, "The request is too large"));
+        }
+        assert_eq!((counted.calls(), asked.times()), (calls, times));
+        for body in [Body::from(vec![b'x'; limit]), chunk(limit)] {
+            let answer = ask(service, post("/a", Some(&unique_token()), body)).await;
+            assert_eq!(answer.status(), 200, "as large as the limit");
+        }
     }
-    // The same where nobody told its length.
-    let chunks = futures_util::stream::iter([Ok::<_, Infallible>(Bytes::from(large))]);
-    let answer = ask(&service, post("/a", Some("key"), Body::from_stream(chunks))).await;
-    assert_eq!(answer.header("x-answer"), Some("3"));
+    // The limit is what the layer itself holds in memory. What passes through it does not hold.
+    let answer = ask(&small, post("/a", None, vec![b'x'; 11])).await;
+    assert_eq!(answer.status(), 200);
+}
+
+#[tokio::test]
+async fn safe_methods_pass_through_whatever_key_they_have() {
+    let asked = Asked::default();
+    let service = counting(layer(&memory()).required(), &asked, |_| 200);
+    for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+        for keys in [vec!["key"], vec!["key"], vec!["one", "another"], vec![]] {
+            let mut request = Request::builder().method(method).uri("/a");
+            for key in keys {
+                request = request.header("idempotency-key", key);
+            }
+            let times = asked.times();
+            let answer = ask(&service, request.body(Body::empty()).unwrap()).await;
+            assert_eq!((answer.status(), answer.header("idempotency-replayed")), (200, None), "{method}");
+            assert_eq!(asked.times(), times + 1, "{method}");
+        }
+    }
+}
+
+/// A service that answers with `status` and with what the test sends, behind the layer.
+fn streaming(
+    asked: &Asked,
+    status: u16,
+) -> (
+    Wrapped<
+        impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + use<>,
+    >,
+    tokio::sync::broadcast::Sender<&'static str>,
+) {
+    let (send, asked) = (tokio::sync::broadcast::channel(8).0, asked.clone());
+    let sender = send.clone();
+    let service = layer(&memory()).layer(tower::service_fn(move |_: Request<Body>| {
+        asked.next();
+        let frames = futures_util::stream::unfold(sender.subscribe(), |mut frames| async {
+            Some((Ok::<_, Infallible>(Bytes::from(frames.recv().await.ok()?)), frames))
+        });
+        let response = Response::builder().status(status).header("content-type", "text/event-stream");
+        std::future::ready(Ok::<_, Infallible>(response.body(Body::from_stream(frames)).unwrap()))
+    }));
+    (service, send)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_streams_leaves_at_once_and_is_not_run_again() {
+    let asked = Asked::default();
+    let (service, send) = streaming(&asked, 200);
+    let first = service.clone().oneshot(post("/a", Some("key"), "body"));
+    let first = tokio::time::timeout(Duration::from_secs(10), first).await.expect("the head leaves at once");
+    let mut body = first.unwrap().into_body();
+    for event in ["one", "two"] {
+        send.send(event).unwrap();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), event);
+        let repeat = ask(&service, post("/a", Some("key"), "body")).await;
+        assert_eq!(repeat.status(), 409);
+        assert!(repeat.problem().contains("not kept"), "{}", repeat.problem());
+    }
+    drop(body);
+    assert_eq!(ask(&service, post("/a", Some("key"), "body")).await.status(), 409);
+    assert_eq!(asked.times(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_streams_leaves_at_once_and_is_not_kept() {
+    let asked = Asked::default();
+    let (service, send) = streaming(&asked, 500);
+    for _ in 0..2 {
+        let answer = service.clone().oneshot(post("/a", Some("key"), "body"));
+        let answer = tokio::time::timeout(Duration::from_secs(10), answer).await.expect("at once").unwrap();
+        assert_eq!(answer.status(), 500);
+        send.send("one").unwrap();
+        assert_eq!(answer.into_body().frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+    }
+    assert_eq!(asked.times(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_declares_its_length_in_a_header_is_kept() {
+    let service = layer(&memory()).layer(tower::service_fn(|_: Request<Body>| async {
+        let frames =
+            futures_util::stream::iter(["on", "ce"].map(|text| Ok::<_, Infallible>(Bytes::from(text))));
+        let response = Response::builder().header("content-length", 4).body(Body::from_stream(frames));
+        Ok::<_, Infallible>(response.unwrap())
+    }));
+    for replayed in [None, Some("true")] {
+        let answer = ask(&service, post("/a", Some("key"), "body")).await;
+        assert_eq!((answer.header("idempotency-replayed"), &*answer.body), (replayed, &b"once"[..]));
+    }
 }
 
 #[tokio::test]

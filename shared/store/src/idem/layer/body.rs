@@ -92,7 +92,7 @@ pub(super) enum Read {
     Over(Body),
 }
 
-/// Reads `body` up to `limit` bytes.
+/// Reads `body` up to `limit` bytes, and the frame that goes beyond them.
 pub(super) async fn read<B>(mut body: B, limit: usize) -> Result<Read, BodyError>
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,

@@ -11,6 +11,7 @@
 //! | the first is still being handled, past the wait | `ABORTED` |
 //! | two keys that differ, or an invalid one | `INVALID_ARGUMENT` |
 //! | the answer was over 1 MiB | the first gets it; a repeat gets `ALREADY_EXISTS`, never a second run |
+//! | the message is [over 1 MiB](GrpcIdempotencyLayer::max_request) | `RESOURCE_EXHAUSTED`; it was read no further |
 //! | the store is down | `UNAVAILABLE`; the service was not asked |
 
 use std::collections::HashSet;
@@ -25,8 +26,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
-use super::once::{Trailers, once, pass};
-use super::{Answer, Begun, Keyed, MAX_BODY, Rules, Trouble, take_ready, to_the_end};
+use super::once::{Protocol, Trailers, once, pass};
+use super::{Answer, Begun, Keyed, Rules, Trouble, take_ready, to_the_end};
 use crate::idem::Idempotency;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -34,6 +35,7 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 const INVALID_ARGUMENT: u16 = 3;
 const ALREADY_EXISTS: u16 = 6;
+const RESOURCE_EXHAUSTED: u16 = 8;
 const FAILED_PRECONDITION: u16 = 9;
 const ABORTED: u16 = 10;
 const INTERNAL: u16 = 13;
@@ -61,6 +63,14 @@ impl GrpcIdempotencyLayer {
     #[must_use]
     pub fn metadata(mut self, name: HeaderName) -> GrpcIdempotencyLayer {
         self.rules.headers = vec![name];
+        self
+    }
+
+    /// Answers a call with a key whose message is larger than this, in bytes, with `RESOURCE_EXHAUSTED`: 1 MiB unless
+    /// told otherwise.
+    #[must_use]
+    pub fn max_request(mut self, bytes: usize) -> GrpcIdempotencyLayer {
+        self.rules.max_request = bytes;
         self
     }
 
@@ -120,18 +130,17 @@ where
                 }
                 _ => return pass(service, Request::from_parts(parts, Body::passing(body))).await,
             };
-            match body::read(body, MAX_BODY).await {
+            match body::read(body, layer.rules.max_request).await {
                 Ok(Read::Whole { data, trailers }) => {
                     let call = layer.rules.call(&layer.idem, &parts, &key, &data);
                     let request = Request::from_parts(parts, Body::whole(data, trailers));
                     let begun = Begun::default();
-                    let run = once(call, service, request, succeeds, begun.clone());
+                    // tonic tells no lengths; that the method is unary is.
+                    let protocol = Protocol { succeeds, streams: |_, _| false };
+                    let run = once(call, service, request, protocol, begun.clone());
                     Ok(to_the_end(begun, run).await?.unwrap_or_else(answer))
                 }
-                Ok(Read::Over(body)) => {
-                    tracing::warn!("a call is too large to be idempotent, and passes as if it had no key");
-                    pass(service, Request::from_parts(parts, body)).await
-                }
+                Ok(Read::Over(_)) => Ok(status(RESOURCE_EXHAUSTED, "the message is too large")),
                 Err(_) => Ok(status(INTERNAL, "the message did not arrive")),
             }
         })

@@ -1,7 +1,8 @@
 //! The HTTP layer: the `Idempotency-Key` header, for any tower service.
 //!
 //! A request with a key is handled once; its repeats get the same answer with `Idempotency-Replayed: true`. Requests
-//! without one pass through.
+//! without one pass through, and so do GET, HEAD, OPTIONS and TRACE with one: they change nothing, and are answered
+//! with what is there now.
 //!
 //! | what happens | answer |
 //! |---|---|
@@ -11,27 +12,33 @@
 //! | the first is still being handled, past the wait | 409 with `Retry-After` |
 //! | the first answered other than 2xx | the service is asked again |
 //! | two keys that differ, an invalid one, or none where [one is required](IdempotencyLayer::required) | 400 |
-//! | the answer was over 1 MiB | the first gets it; a repeat gets 409, never a second run |
+//! | the answer's body is over 1 MiB, or streams | the first gets it; a repeat gets 409, never a second run |
+//! | the request's body is [over 1 MiB](IdempotencyLayer::max_request) | 413; it was read no further |
 //! | the store is down | 503; the service was not asked |
 //!
 //! Those that are the layer's own are `application/problem+json`. Keys are scoped by method, full path and caller (the
 //! `Authorization` header, unless [told otherwise](IdempotencyLayer::caller)). A client that hangs up does not end the
-//! run. A request over 1 MiB passes through as if it had no key, with a warning.
+//! run.
+//!
+//! An answer *streams* if neither its body nor a `Content-Length` tells how long it is (`text/event-stream`, chunks).
+//! It is passed on as it comes; that the request was handled is recorded when its head is there, whatever becomes of
+//! the rest. A layer that compresses hides the length: put it outside this one, or nothing is replayed.
 //!
 //! Put the layer outside a router that strips path prefixes, or two nested routes share their keys.
 
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, response};
+use http_body::SizeHint;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
-use super::once::{Trailers, once, pass};
-use super::{Answer, Begun, Keyed, MAX_BODY, Rules, Trouble, retry_after, take_ready, to_the_end};
+use super::once::{Protocol, Trailers, once, pass};
+use super::{Answer, Begun, Keyed, Rules, Trouble, retry_after, take_ready, to_the_end};
 use crate::idem::Idempotency;
 
 /// Puts idempotency in front of a service.
@@ -54,10 +61,20 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Answers a request without a key with 400.
+    /// Answers a request without a key with 400, unless its method is one that passes through anyway.
     #[must_use]
     pub fn required(mut self) -> IdempotencyLayer {
         self.rules.required = true;
+        self
+    }
+
+    /// Answers a request with a key whose body is larger than this, in bytes, with 413: 1 MiB unless told otherwise.
+    ///
+    /// The body is compared with the first one's, so that it is held in memory whole, before anybody has asked who
+    /// sent it.
+    #[must_use]
+    pub fn max_request(mut self, bytes: usize) -> IdempotencyLayer {
+        self.rules.max_request = bytes;
         self
     }
 
@@ -110,14 +127,16 @@ where
         let layer = self.layer.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
+            if parts.method.is_safe() {
+                return pass(service, Request::from_parts(parts, body)).await;
+            }
             match layer.rules.key(&parts) {
                 Keyed::Not => pass(service, Request::from_parts(parts, body)).await,
                 Keyed::Wrong(why) => Ok(problem(StatusCode::BAD_REQUEST, why, None)),
-                Keyed::By(key) if body.size_hint().lower() <= MAX_BODY as u64 => {
+                Keyed::By(key) => {
                     let begun = Begun::default();
                     to_the_end(begun.clone(), keyed(layer, service, parts, body, key, begun)).await
                 }
-                Keyed::By(_) => pass_with_a_warning(service, Request::from_parts(parts, body)).await,
             }
         })
     }
@@ -138,34 +157,26 @@ where
     R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     R::Error: Into<BodyError>,
 {
-    // A body whose length nobody told is read to its end, to be handed on in the form the service takes.
-    let Ok(Read::Whole { data, .. }) = body::read(body, usize::MAX).await else {
-        return Ok(problem(StatusCode::BAD_REQUEST, "The request's body did not arrive", None));
-    };
-    let fits = data.len() <= MAX_BODY;
-    let call = fits.then(|| layer.rules.call(&layer.idem, &parts, &key, &data));
-    let request = Request::from_parts(parts, Vec::from(data).into());
-    match call {
-        Some(call) => Ok(once(call, service, request, succeeds, begun).await?.unwrap_or_else(answer)),
-        None => {
-            begun.now();
-            pass_with_a_warning(service, request).await
+    let data = match body::read(body, layer.rules.max_request).await {
+        Ok(Read::Whole { data, .. }) => data,
+        Ok(Read::Over(_)) => {
+            return Ok(problem(StatusCode::PAYLOAD_TOO_LARGE, "The request is too large", None));
         }
-    }
+        Err(_) => return Ok(problem(StatusCode::BAD_REQUEST, "The request's body did not arrive", None)),
+    };
+    let call = layer.rules.call(&layer.idem, &parts, &key, &data);
+    let request = Request::from_parts(parts, Vec::from(data).into());
+    let protocol = Protocol { succeeds, streams };
+    Ok(once(call, service, request, protocol, begun).await?.unwrap_or_else(answer))
 }
 
 fn succeeds(head: &response::Parts, _: Trailers<'_>) -> bool {
     head.status.is_success()
 }
 
-async fn pass_with_a_warning<S, B, R>(service: S, request: Request<B>) -> Result<Response<Body>, S::Error>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BodyError>,
-{
-    tracing::warn!("a request is too large to be idempotent, and passes as if it had no key");
-    pass(service, request).await
+/// An answer that does not tell its length may go on for as long as it likes.
+fn streams(head: &response::Parts, hint: &SizeHint) -> bool {
+    hint.upper().is_none() && !head.headers.contains_key(CONTENT_LENGTH)
 }
 
 fn answer(trouble: Trouble) -> Response<Body> {

@@ -31,7 +31,8 @@ fn take_ready<S: Clone>(service: &mut S) -> S {
     std::mem::replace(service, fresh)
 }
 
-/// Bodies over this are passed on, and neither compared nor kept.
+/// Answers whose bodies are larger, in bytes, are passed on and not kept. Requests may be as large unless a layer is
+/// told otherwise.
 const MAX_BODY: usize = MAX_RESULT;
 
 /// When the caller of a request will be gone: put it into the request's extensions, from Lambda's context for one, and
@@ -47,6 +48,7 @@ struct Rules {
     headers: Vec<HeaderName>,
     required: bool,
     caller: Caller,
+    max_request: usize,
 }
 
 impl fmt::Debug for Rules {
@@ -68,7 +70,7 @@ enum Keyed {
 impl Rules {
     fn new(headers: &[&'static str]) -> Rules {
         let headers = headers.iter().copied().map(HeaderName::from_static).collect();
-        Rules { headers, required: false, caller: Arc::new(authorization) }
+        Rules { headers, required: false, caller: Arc::new(authorization), max_request: MAX_BODY }
     }
 
     fn key(&self, parts: &Parts) -> Keyed {
@@ -172,7 +174,7 @@ impl Trouble {
             Trouble::BadKey => "The idempotency key is not valid",
             Trouble::OtherPayload => "The idempotency key was used with another request",
             Trouble::InProgress(_) => "A request with this idempotency key is being handled",
-            Trouble::NotKept => "The request was handled before, and its answer was too large to keep",
+            Trouble::NotKept => "The request was handled before, and its answer was not kept",
             Trouble::Unknown => "The request was begun before, and what became of it is unknown",
             Trouble::Overtaken => "The request took too long, and its repeat has taken over",
             Trouble::Unavailable => {

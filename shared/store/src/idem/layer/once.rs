@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, response};
+use http_body::SizeHint;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tower_service::Service;
 
@@ -10,8 +11,13 @@ use super::stored::Stored;
 use super::{Begun, MAX_BODY, Trouble};
 use crate::idem::{Call, Error};
 
-/// Whether an answer is a success, to be kept.
-pub(super) type Succeeds = fn(&response::Parts, Trailers<'_>) -> bool;
+/// What a protocol makes of an answer.
+pub(super) struct Protocol {
+    /// Whether it is a success, to be kept.
+    pub(super) succeeds: fn(&response::Parts, Trailers<'_>) -> bool,
+    /// Whether it is passed on as it comes, and not read to be kept.
+    pub(super) streams: fn(&response::Parts, &SizeHint) -> bool,
+}
 
 /// What is known of an answer's trailers.
 pub(super) enum Trailers<'a> {
@@ -25,7 +31,7 @@ pub(super) async fn once<S, B, R>(
     call: Call,
     mut service: S,
     request: Request<B>,
-    succeeds: Succeeds,
+    protocol: Protocol,
     begun: Begun,
 ) -> Result<Result<Response<Body>, Trouble>, S::Error>
 where
@@ -33,17 +39,22 @@ where
     R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     R::Error: Into<BodyError>,
 {
+    let Protocol { succeeds, streams } = protocol;
     let run = || async {
         begun.now();
         let (head, body) = service.call(request).await.map_err(Unkept::Failed)?.into_parts();
-        match body::read(body, MAX_BODY).await {
+        let read = match streams(&head, &body.size_hint()) {
+            true => Ok(Read::Over(Body::passing(body))),
+            false => body::read(body, MAX_BODY).await,
+        };
+        match read {
             Ok(Read::Whole { data, trailers }) if succeeds(&head, Trailers::Read(trailers.as_ref())) => {
                 Ok(Kept::Fresh(head, data, trailers))
             }
             Ok(Read::Whole { data, trailers }) => Err(Unkept::response(head, Body::whole(data, trailers))),
             Ok(Read::Over(body)) if succeeds(&head, Trailers::ToCome) => {
-                tracing::warn!("an answer is too large to be kept; its repeat will be told so");
-                Ok(Kept::TooLarge(Response::from_parts(head, body)))
+                tracing::warn!("an answer streams or is too large to be kept; its repeat will be told so");
+                Ok(Kept::Passing(Response::from_parts(head, body)))
             }
             Ok(Read::Over(body)) => Err(Unkept::response(head, body)),
             // Half an answer is none. What went wrong in it may quote it, and is not told.
@@ -87,8 +98,8 @@ where
 /// A successful answer: this run's, or what a run before left.
 enum Kept {
     Fresh(response::Parts, Bytes, Option<HeaderMap>),
-    /// It cannot be written down; the engine then records that it is done, and no more.
-    TooLarge(Response<Body>),
+    /// It was not read whole; the engine records that it is done, and no more.
+    Passing(Response<Body>),
     Replayed(Stored),
 }
 
@@ -96,7 +107,7 @@ impl Kept {
     fn into_response(self) -> Result<Response<Body>, Trouble> {
         match self {
             Kept::Fresh(head, data, trailers) => Ok(Response::from_parts(head, Body::whole(data, trailers))),
-            Kept::TooLarge(response) => Ok(response),
+            Kept::Passing(response) => Ok(response),
             Kept::Replayed(stored) => stored.replay().ok_or(Trouble::Broken),
         }
     }
@@ -109,7 +120,7 @@ impl Serialize for Kept {
                 Stored::new(head, data, trailers.as_ref()).serialize(serializer)
             }
             Kept::Replayed(stored) => stored.serialize(serializer),
-            Kept::TooLarge(_) => Err(serde::ser::Error::custom("too large to keep")),
+            Kept::Passing(_) => Err(serde::ser::Error::custom("not read")),
         }
     }
 }
