@@ -19,6 +19,7 @@ use onetap_store::idem::{Config, Deadline, Idempotency};
 use onetap_store::lease::unique_token;
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Memory, Store};
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt};
 
@@ -479,32 +480,28 @@ async fn safe_methods_pass_through_whatever_key_they_have() {
 fn streaming(
     asked: &Asked,
     status: u16,
-) -> (
-    Wrapped<
-        impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + use<>,
-    >,
-    tokio::sync::broadcast::Sender<&'static str>,
-) {
-    let (send, asked) = (tokio::sync::broadcast::channel(8).0, asked.clone());
-    let sender = send.clone();
-    let service = layer(&memory()).layer(tower::service_fn(move |_: Request<Body>| {
+    sender: &broadcast::Sender<&'static str>,
+) -> Wrapped<
+    impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + use<>,
+> {
+    let (asked, sender) = (asked.clone(), sender.clone());
+    layer(&memory()).layer(tower::service_fn(move |_: Request<Body>| {
         asked.next();
         let frames = futures_util::stream::unfold(sender.subscribe(), |mut frames| async {
             Some((Ok::<_, Infallible>(Bytes::from(frames.recv().await.ok()?)), frames))
         });
         let response = Response::builder().status(status).header("content-type", "text/event-stream");
         std::future::ready(Ok::<_, Infallible>(response.body(Body::from_stream(frames)).unwrap()))
-    }));
-    (service, send)
+    }))
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_streams_leaves_at_once_and_is_not_run_again() {
-    let asked = Asked::default();
-    let (service, send) = streaming(&asked, 200);
+    let (asked, send) = (Asked::default(), broadcast::channel(8).0);
+    let service = streaming(&asked, 200, &send);
     let first = service.clone().oneshot(post("/a", Some("key"), "body"));
     let first = tokio::time::timeout(Duration::from_secs(10), first).await.expect("the head leaves at once");
     let mut body = first.unwrap().into_body();
@@ -522,8 +519,8 @@ async fn an_answer_that_streams_leaves_at_once_and_is_not_run_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_streams_leaves_at_once_and_is_not_kept() {
-    let asked = Asked::default();
-    let (service, send) = streaming(&asked, 500);
+    let (asked, send) = (Asked::default(), broadcast::channel(8).0);
+    let service = streaming(&asked, 500, &send);
     for _ in 0..2 {
         let answer = service.clone().oneshot(post("/a", Some("key"), "body"));
         let answer = tokio::time::timeout(Duration::from_secs(10), answer).await.expect("at once").unwrap();
@@ -587,6 +584,29 @@ async fn a_deadline_in_the_request_bounds_the_wait() {
     second.extensions_mut().insert(Deadline(start + Duration::from_secs(2)));
     assert_eq!(ask(&service, second).await.status(), StatusCode::CONFLICT);
     assert!(start.elapsed() <= Duration::from_millis(2100), "{:?}", start.elapsed());
+    first.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_lambda_a_waiting_duplicate_is_answered_before_the_invocation_ends() {
+    let idem = Idempotency::new(memory(), Config::default());
+    let service = IdempotencyLayer::new(idem).layer(tower::service_fn(|_: Request<Body>| async {
+        std::future::pending::<()>().await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    }));
+    let first = tokio::spawn({
+        let service = service.clone();
+        async move { ask(&service, post("/a", Some("key"), "body")).await.status() }
+    });
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let ends = std::time::SystemTime::now() + Duration::from_secs(60);
+    let mut context = lambda_http::Context::default();
+    context.deadline = ends.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    let second = lambda_http::RequestExt::with_lambda_context(post("/a", Some("key"), "body"), context);
+    let start = Instant::now();
+    let answer = tokio::time::timeout(Duration::from_secs(300), ask(&service, second)).await;
+    assert_eq!(answer.expect("the invocation's deadline ends the wait").status(), StatusCode::CONFLICT);
+    assert!(start.elapsed() < Duration::from_millis(59_800), "{:?}", start.elapsed());
     first.abort();
 }
 

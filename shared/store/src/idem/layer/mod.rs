@@ -35,10 +35,16 @@ fn take_ready<S: Clone>(service: &mut S) -> S {
 /// told otherwise.
 const MAX_BODY: usize = MAX_RESULT;
 
-/// When the caller of a request will be gone: put it into the request's extensions, from Lambda's context for one, and
-/// no lease and no waiting goes beyond it.
+/// When the caller of a request will be gone: put it into the request's extensions, and no lease, no waiting and no call
+/// to the store goes beyond it.
+///
+/// With the feature `lambda` a request of lambda_http needs none: its invocation's is taken, 300 ms early.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(pub Instant);
+
+/// So long before Lambda ends an invocation its request is answered, if only with 409.
+#[cfg(feature = "lambda")]
+const LAMBDA_MARGIN: Duration = Duration::from_millis(300);
 
 type Caller = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
@@ -104,9 +110,17 @@ impl Rules {
             key.as_bytes(),
         ]);
         let query = parts.uri.query().unwrap_or_default();
-        let mut call = idem.call(&scope).fingerprint(digest(&[query.as_bytes(), body]));
+        let call = idem.call(&scope).fingerprint(digest(&[query.as_bytes(), body]));
         if let Some(Deadline(deadline)) = parts.extensions.get() {
-            call = call.deadline(*deadline);
+            return call.deadline(*deadline);
+        }
+        #[cfg(feature = "lambda")]
+        if let Some(context) = parts.extensions.get::<lambda_runtime::Context>()
+            // A context that somebody made up has none.
+            && context.deadline > 0
+            && let Some(deadline) = context.deadline().checked_sub(LAMBDA_MARGIN)
+        {
+            return call.deadline_at(deadline);
         }
         call
     }
