@@ -408,6 +408,22 @@ async fn the_answers_of_line_are_told_apart() {
 }
 
 #[tokio::test]
+async fn a_reply_for_which_there_was_no_connection_in_time_is_sent_by_the_redelivery() {
+    let (full, mute) = (Broken::never_accepts().await, Broken::accepts_and_never_answers().await);
+    let tls = mute.url().replace("http:", "https:");
+    // Who read the request may have replied: it is not sent again.
+    for (line, status, said) in [(full.url(), 500, 1), (tls, 500, 1), (mute.url(), 200, 0)] {
+        let bot = Bot::new(memory());
+        let unreachable = bot.instance(Arc::clone(&bot.store), &[("LINE_API_BASE_URL", &line)]);
+        for event in [tap(&user(), "action=settings"), text(&user(), "午餐 120 信用卡")] {
+            assert_eq!(deliver(&unreachable, from_ref(&event)).await, status, "{line}");
+            assert_eq!(bot.deliver(&[event]).await, 200);
+            assert_eq!(bot.said().len(), said, "{line}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_late_forecast_is_an_apology_within_lines_two_seconds() {
     let bot = Bot::new(memory());
     bot.weather.slow_down(Duration::from_secs(10));

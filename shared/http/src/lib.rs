@@ -1,27 +1,33 @@
 #![doc = include_str!("../README.md")]
 
+mod idle;
+
 use std::fmt;
-use std::time::Duration;
+use std::future::poll_fn;
+use std::pin::pin;
 
 pub use bytes::Bytes;
-use http::{Request, Response};
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response, Uri, header};
 pub use http_body_util::BodyExt;
 use http_body_util::{Full, LengthLimitError, Limited};
 pub use hyper::body::Incoming;
+use hyper::client::conn::http1;
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::time::Instant;
+use idle::{Connection, Idle, Origin};
+use tokio::time::{Instant, timeout_at};
+use tower_service::Service;
 
 /// An exchange that gave no whole answer. It names no address and no body: both can hold secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// No connection was had, so nothing was sent.
+    /// There was no connection: refused, broken or out of time during name look-up, TCP or TLS. Nothing of the request
+    /// was sent.
     NotConnected,
     /// The connection broke before the answer was whole; the request may have been carried out.
     Interrupted,
-    /// The time was up before the answer was whole; the request may have been carried out.
+    /// The time was up after the request was handed to a connection; it may have been carried out.
     TimedOut,
     /// The answer is larger than the caller takes.
     TooLarge,
@@ -41,9 +47,13 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// A pool of connections; a clone shares it.
+///
+/// Connecting and sending are two steps, and the pool is our own, because a caller must know which of them ran out of
+/// time: hyper-util's pooled client does both in one future.
 #[derive(Clone)]
 pub struct Client {
-    pool: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    connector: HttpsConnector<HttpConnector>,
+    idle: Idle,
 }
 
 impl fmt::Debug for Client {
@@ -73,12 +83,7 @@ impl Client {
                 .with_no_client_auth();
         let https =
             hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-        let pool = legacy::Client::builder(TokioExecutor::new())
-            // Below what servers keep idle connections for: a thawed Lambda must not send into a closed one.
-            .pool_idle_timeout(Duration::from_secs(20))
-            .pool_timer(TokioTimer::new())
-            .build(https.wrap_connector(tcp));
-        Client { pool }
+        Client { connector: https.wrap_connector(tcp), idle: Idle::default() }
     }
 
     /// Sends a request and reads the whole answer, both before `deadline`, taking at most `max_body` bytes.
@@ -88,15 +93,17 @@ impl Client {
         deadline: Instant,
         max_body: usize,
     ) -> Result<Response<Bytes>, Error> {
-        let exchange = async {
-            let (parts, body) = self.exchange(request).await?.into_parts();
-            match Limited::new(body, max_body).collect().await {
-                Ok(body) => Ok(Response::from_parts(parts, body.to_bytes())),
-                Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge),
-                Err(_) => Err(Error::Interrupted),
+        let Exchange { answer, connection, origin } = self.exchange(request, deadline).await?;
+        let (parts, body) = answer.into_parts();
+        match timeout_at(deadline, Limited::new(body, max_body).collect()).await {
+            Ok(Ok(body)) => {
+                self.idle.keep(origin, connection);
+                Ok(Response::from_parts(parts, body.to_bytes()))
             }
-        };
-        tokio::time::timeout_at(deadline, exchange).await.unwrap_or(Err(Error::TimedOut))
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Error::TooLarge),
+            Ok(Err(_)) => Err(Error::Interrupted),
+            Err(_) => Err(Error::TimedOut),
+        }
     }
 
     /// Sends a request and returns once the answer's head is there, before `deadline`; its body may go on for ever.
@@ -105,15 +112,87 @@ impl Client {
         request: Request<Bytes>,
         deadline: Instant,
     ) -> Result<Response<Incoming>, Error> {
-        tokio::time::timeout_at(deadline, self.exchange(request)).await.unwrap_or(Err(Error::TimedOut))
+        let Exchange { answer, connection, origin } = self.exchange(request, deadline).await?;
+        self.idle.keep(origin, connection);
+        Ok(answer)
     }
 
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Error> {
-        self.pool
-            .request(request.map(Full::new))
-            .await
-            .map_err(|error| if error.is_connect() { Error::NotConnected } else { Error::Interrupted })
+    async fn exchange(&self, request: Request<Bytes>, deadline: Instant) -> Result<Exchange, Error> {
+        let uri = request.uri().clone();
+        let origin = Origin::of(&uri).ok_or(Error::NotConnected)?;
+        let mut request = addressed(request.map(Full::new));
+        loop {
+            // Whatever fails before `try_send_request` has sent nothing.
+            let ready = timeout_at(deadline, self.connection(&origin, &uri)).await;
+            let Ready { mut connection, was_idle } = ready.unwrap_or(Err(Error::NotConnected))?;
+            let sent = timeout_at(deadline, connection.try_send_request(request)).await;
+            match sent.map_err(|_| Error::TimedOut)? {
+                Ok(answer) => return Ok(Exchange { answer, connection, origin }),
+                // hyper hands the request back if it has written nothing of it, because the connection was closed.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) if was_idle => request = unsent,
+                    Some(_) => return Err(Error::NotConnected),
+                    None => return Err(Error::Interrupted),
+                },
+            }
+        }
     }
+
+    /// An idle connection, or a new one; while that is being established, one that becomes idle is as good.
+    async fn connection(&self, origin: &Origin, uri: &Uri) -> Result<Ready, Error> {
+        let mut connect = pin!(self.connect(uri));
+        loop {
+            let added = self.idle.added();
+            if let Some(connection) = self.idle.take(origin) {
+                return Ok(Ready { connection, was_idle: true });
+            }
+            tokio::select! {
+                connection = &mut connect => return Ok(Ready { connection: connection?, was_idle: false }),
+                () = added => {}
+            }
+        }
+    }
+
+    async fn connect(&self, uri: &Uri) -> Result<Connection, Error> {
+        let mut connector = self.connector.clone();
+        poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|_| Error::NotConnected)?;
+        let stream = connector.call(uri.clone()).await.map_err(|_| Error::NotConnected)?;
+        let (mut connection, io) = http1::handshake(stream).await.map_err(|_| Error::NotConnected)?;
+        // It ends with its connection, and what breaks it is told to the request that it breaks.
+        tokio::spawn(io);
+        connection.ready().await.map_err(|_| Error::NotConnected)?;
+        Ok(connection)
+    }
+}
+
+/// A connection that a request can be sent on.
+struct Ready {
+    connection: Connection,
+    was_idle: bool,
+}
+
+/// An answer whose body may still be on its way.
+struct Exchange {
+    answer: Response<Incoming>,
+    connection: Connection,
+    origin: Origin,
+}
+
+/// The request as it goes over the wire: the path alone, and the server's name as a header.
+fn addressed<B>(mut request: Request<B>) -> Request<B> {
+    let uri = std::mem::take(request.uri_mut());
+    let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let host = uri.host().unwrap_or_default();
+    let host = match uri.port_u16().filter(|port| *port != default_port) {
+        Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
+        None => HeaderValue::from_str(host),
+    };
+    if let Ok(host) = host {
+        request.headers_mut().entry(header::HOST).or_insert(host);
+    }
+    let path = uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+    request
 }
 
 /// Mozilla's roots, compiled in: reading the system's costs several starts of a function.

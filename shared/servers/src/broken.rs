@@ -1,10 +1,13 @@
 //! A server that never gives a useful answer.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::{Request, Response, StatusCode};
 use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 use crate::background::Background;
 use crate::connections::Connections;
@@ -19,6 +22,7 @@ pub struct Broken(Kind);
 enum Kind {
     Http(HttpServer<Nothing>),
     Mute { addr: SocketAddr, connections: Connections, _background: Background },
+    Full { listener: TcpListener, _queue: Vec<TcpStream> },
 }
 
 /// Has nothing to say; what the client gets is the fault.
@@ -57,6 +61,21 @@ impl Broken {
         Broken(Kind::Mute { addr, connections, _background: background })
     }
 
+    /// Listens and never accepts. Its accept queue is full, so that no further connection is established: Linux
+    /// drops the client's SYN, and the client sends it again for as long as it waits.
+    pub async fn never_accepts() -> Broken {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut queue = Vec::new();
+        // On loopback the kernel establishes a connection within the call. One that takes longer never is.
+        while let Ok(connection) = timeout(Duration::from_millis(200), TcpStream::connect(addr)).await {
+            queue.push(connection.unwrap());
+        }
+        Broken(Kind::Full { listener, _queue: queue })
+    }
+
     /// `http://127.0.0.1:PORT`
     pub fn url(&self) -> String {
         format!("http://{}", self.addr())
@@ -67,6 +86,7 @@ impl Broken {
         match &self.0 {
             Kind::Http(server) => server.addr,
             Kind::Mute { addr, .. } => *addr,
+            Kind::Full { listener, .. } => listener.local_addr().unwrap(),
         }
     }
 
@@ -75,6 +95,7 @@ impl Broken {
         match &self.0 {
             Kind::Http(server) => server.connections.opened(),
             Kind::Mute { connections, .. } => connections.opened(),
+            Kind::Full { .. } => 0,
         }
     }
 
@@ -82,7 +103,7 @@ impl Broken {
     pub fn requests(&self) -> usize {
         match &self.0 {
             Kind::Http(server) => server.requests(),
-            Kind::Mute { .. } => 0,
+            Kind::Mute { .. } | Kind::Full { .. } => 0,
         }
     }
 }

@@ -1,0 +1,134 @@
+//! What was sent and what was not, and when a connection is used again.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::time::Duration;
+
+use http::Request;
+use onetap_http::{Bytes, Client, Error};
+use onetap_servers::{Broken, Fault};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout};
+
+fn post(url: &str) -> Request<Bytes> {
+    Request::post(url).body(Bytes::from_static(b"{}")).unwrap()
+}
+
+/// For servers that answer.
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+/// For servers that never answer: long enough to connect on a busy machine.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(2)
+}
+
+async fn sent(url: &str) -> Result<u16, Error> {
+    let (sender, opener) = (Client::new(), Client::new());
+    let (answer, opened) =
+        tokio::join!(sender.send(post(url), soon(), 1 << 10), opener.open(post(url), soon()));
+    let status = answer.map(|answer| answer.status().as_u16());
+    assert_eq!(opened.map(|answer| answer.status().as_u16()), status, "opening and sending agree");
+    status
+}
+
+#[tokio::test]
+async fn a_time_out_before_the_server_accepts_sent_nothing() {
+    let server = Broken::never_accepts().await;
+    assert_eq!(sent(&server.url()).await, Err(Error::NotConnected));
+}
+
+#[tokio::test]
+async fn a_time_out_during_the_tls_handshake_sent_nothing() {
+    let server = Broken::accepts_and_never_answers().await;
+    assert_eq!(sent(&server.url().replace("http:", "https:")).await, Err(Error::NotConnected));
+    assert_eq!(server.connections(), 2, "both were accepted");
+}
+
+#[test]
+fn a_time_out_during_the_name_look_up_sent_nothing() {
+    // Names are looked up on the threads for blocking calls. The only one there is stays occupied.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    let runtime = runtime.unwrap();
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    runtime.spawn_blocking(move || wait.recv());
+    runtime.block_on(async {
+        let server = Broken::start(Fault::Status(200, "{}".into())).await;
+        let named = format!("http://localhost:{}", server.addr().port());
+        assert_eq!(sent(&named).await, Err(Error::NotConnected));
+        assert_eq!(server.connections(), 0);
+    });
+    drop(done);
+}
+
+#[tokio::test]
+async fn a_time_out_after_the_request_was_sent_leaves_open_whether_it_was_carried_out() {
+    let server = Broken::start(Fault::Hang).await;
+    assert_eq!(sent(&server.url()).await, Err(Error::TimedOut));
+    assert_eq!(server.requests(), 2, "both arrived");
+}
+
+#[tokio::test]
+async fn where_nobody_listens_nothing_was_sent() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert_eq!(sent(&format!("http://127.0.0.1:{port}")).await, Err(Error::NotConnected));
+    assert_eq!(sent("/a-path-without-a-server").await, Err(Error::NotConnected));
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_until_it_was_idle_for_too_long() {
+    let server = Broken::start(Fault::Status(200, "{}".into())).await;
+    let client = Client::new();
+    for _ in 0..3 {
+        assert_eq!(client.send(post(&server.url()), later(), 1 << 10).await.unwrap().body(), "{}");
+    }
+    assert_eq!(server.connections(), 1);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(21)).await;
+    tokio::time::resume();
+    assert_eq!(client.send(post(&server.url()), later(), 1 << 10).await.unwrap().status(), 200);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_a_connection_takes_one_that_becomes_idle() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let (client, addr) = (Client::new(), listener.local_addr().unwrap());
+    let request = || {
+        let client = client.clone();
+        tokio::spawn(async move { client.send(post(&format!("http://{addr}")), later(), 1 << 10).await })
+    };
+    let answer = async |stream: &mut TcpStream| {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n{}") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    };
+    let first = request();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    // From here on nobody is accepted, and the queue is full.
+    let mut queue = Vec::new();
+    while let Ok(connection) = timeout(Duration::from_millis(200), TcpStream::connect(addr)).await {
+        queue.push(connection.unwrap());
+    }
+    let second = request();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    answer(&mut stream).await;
+    answer(&mut stream).await;
+    assert_eq!(first.await.unwrap().unwrap().status(), 200);
+    assert_eq!(second.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_connection_whose_request_ran_out_of_time_is_not_used_again() {
+    let server = Broken::start(Fault::Hang).await;
+    let client = Client::new();
+    for n in 1..=2 {
+        assert_eq!(client.send(post(&server.url()), soon(), 1 << 10).await.err(), Some(Error::TimedOut));
+        assert_eq!(server.connections(), n);
+    }
+}
