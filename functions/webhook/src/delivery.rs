@@ -108,8 +108,40 @@ enum Lock {
     Held(Lease),
     /// Somebody else has it.
     Busy,
-    /// An earlier run of this delivery has it, and is gone: whoever still works has its claim too, and that is ours.
+    /// An earlier run of this event has it, and is gone: whoever still works has its claim too, and that is ours.
     LeftBehind,
+}
+
+/// What asking for a user's lock came to, for all events of that user in this delivery.
+enum UserLock {
+    /// It is ours, and the first event that needs it gets it.
+    Taken(Lease),
+    /// An event of this delivery has it.
+    Given,
+    /// Another delivery has it.
+    Held {
+        /// The ids of that delivery's events.
+        ids: String,
+    },
+    /// The store is down.
+    Unknown,
+}
+
+impl UserLock {
+    /// What it means to `event`, which is ours to handle and needs the lock.
+    fn give(&mut self, event: &Event) -> Lock {
+        if let UserLock::Taken(_) = self
+            && let UserLock::Taken(lease) = std::mem::replace(self, UserLock::Given)
+        {
+            return Lock::Held(lease);
+        }
+        let own = event.webhook_event_id.as_deref();
+        match self {
+            UserLock::Unknown => Lock::Open,
+            UserLock::Held { ids } if ids.split_whitespace().any(|id| Some(id) == own) => Lock::LeftBehind,
+            _ => Lock::Busy,
+        }
+    }
 }
 
 /// An event by its number, with what its claim and its lock came to.
@@ -166,63 +198,69 @@ impl<'a> Delivery<'a> {
 
     /// Claims the events and takes the locks, in one round trip: each a batch of its own, because a lock that is held
     /// must not refuse a claim. Of one user's events that need the lock, the first that is ours to handle gets it.
+    ///
+    /// An event that LINE marks as redelivered is probably a duplicate. It asks for its lock in a second round trip,
+    /// after its claim was granted, so that a duplicate never keeps a new event of the user waiting.
     async fn begin(&self, events: &[Event], plans: &[Plan]) -> Vec<(Turn, Lock)> {
-        let mut claims: Vec<Option<Claim>> = Vec::new();
-        let mut locks: HashMap<&str, lease::Claim> = HashMap::new();
-        let mut wants: Vec<bool> = Vec::new();
-        let mut batches: Vec<Batch> = Vec::new();
-        for (event, plan) in events.iter().zip(plans) {
-            let claim = self.claim(event, plan);
-            batches.extend(claim.as_ref().map(Claim::batch));
-            claims.push(claim);
-            let user = self.locked_user(event, plan);
-            wants.push(user.is_some());
-            if let (Some(user), Some(settings)) = (user, self.webhook.config.lock)
-                && !locks.contains_key(user)
-                && let Ok(key) = Key::new(format!("processing:user:{user}"))
-            {
-                let lock = lease::Claim::new(key, settings.ttl).labelled(&ids_of(user, events));
-                batches.push(lock.batch());
-                locks.insert(user, lock);
-            }
-        }
+        let claims: Vec<Option<Claim>> =
+            events.iter().zip(plans).map(|(e, plan)| self.claim(e, plan)).collect();
+        let wants: Vec<Option<&str>> =
+            events.iter().zip(plans).map(|(event, plan)| self.locked_user(event, plan)).collect();
+        let new = events.iter().zip(&wants).filter(|(event, _)| !event.is_redelivery);
+        let asks = self.lock_claims(events, new.filter_map(|(_, user)| *user));
 
+        let claim_batches = claims.iter().flatten().map(Claim::batch);
+        let batches: Vec<Batch> = claim_batches.chain(asks.iter().map(|(_, ask)| ask.batch())).collect();
         let sent = Instant::now();
         let mut answers = self.commit_each(&batches).await.into_iter();
-        let mut taken: HashMap<&str, Lock> = HashMap::new();
-        let mut turns = Vec::new();
-        for ((event, claim), wants) in events.iter().zip(claims).zip(wants) {
-            let turn = match claim {
-                None => Turn::Ours(None),
-                Some(claim) => self.turn(claim, sent, answers.next()),
-            };
-            let user = event.source.user_id.as_deref().unwrap_or_default();
-            if wants && let Some(claim) = locks.remove(user) {
-                taken.insert(user, self.lock(claim, &ids_of(user, events), sent, answers.next()));
-            }
-            turns.push((turn, wants));
-        }
+        let turns: Vec<Turn> = claims
+            .into_iter()
+            .map(|claim| claim.map_or(Turn::Ours(None), |claim| self.turn(claim, sent, answers.next())))
+            .collect();
+        let mut locks: HashMap<&str, UserLock> =
+            asks.into_iter().map(|(user, ask)| (user, self.user_lock(ask, sent, answers.next()))).collect();
+
+        let granted = turns.iter().zip(&wants).filter(|(turn, _)| matches!(turn, Turn::Ours(_)));
+        let unasked = granted.filter_map(|(_, user)| *user).filter(|user| !locks.contains_key(user));
+        let asks = self.lock_claims(events, unasked);
+        let batches: Vec<Batch> = asks.iter().map(|(_, ask)| ask.batch()).collect();
+        let sent = Instant::now();
+        let mut answers = self.commit_each(&batches).await.into_iter();
+        locks.extend(asks.into_iter().map(|(user, ask)| (user, self.user_lock(ask, sent, answers.next()))));
 
         let mut given: Vec<(Turn, Lock)> = Vec::new();
-        for (event, (turn, wants)) in events.iter().zip(turns) {
-            let user = event.source.user_id.as_deref().unwrap_or_default();
-            let lock = match (&turn, taken.get_mut(user)) {
-                (Turn::Ours(_), Some(lock)) if wants => {
-                    // Whoever comes next in this delivery finds it held.
-                    let next = if matches!(lock, Lock::Open) { Lock::Open } else { Lock::Busy };
-                    told(event, std::mem::replace(lock, next))
-                }
+        for ((event, turn), user) in events.iter().zip(turns).zip(wants) {
+            let lock = match user.and_then(|user| locks.get_mut(user)) {
+                Some(lock) if matches!(turn, Turn::Ours(_)) => told(event, lock.give(event)),
                 _ => Lock::Open,
             };
             given.push((turn, lock));
         }
         // Locks that only duplicates asked for.
-        let spare = taken.into_values().filter_map(|lock| match lock {
-            Lock::Held(lease) => Some(lease.release_batch()),
-            Lock::Open | Lock::Busy | Lock::LeftBehind => None,
+        let spare = locks.into_values().filter_map(|lock| match lock {
+            UserLock::Taken(lease) => Some(lease.release_batch()),
+            UserLock::Given | UserLock::Held { .. } | UserLock::Unknown => None,
         });
         self.commit_each(&spare.collect::<Vec<_>>()).await;
         given
+    }
+
+    /// A claim on the lock of each of these users, once.
+    fn lock_claims<'e>(
+        &self,
+        events: &[Event],
+        users: impl Iterator<Item = &'e str>,
+    ) -> Vec<(&'e str, lease::Claim)> {
+        let mut claims: Vec<(&str, lease::Claim)> = Vec::new();
+        for user in users {
+            if let Some(settings) = self.webhook.config.lock
+                && !claims.iter().any(|(other, _)| *other == user)
+                && let Ok(key) = Key::new(format!("processing:user:{user}"))
+            {
+                claims.push((user, lease::Claim::new(key, settings.ttl).labelled(&ids_of(user, events))));
+            }
+        }
+        claims
     }
 
     /// The claim on an event, if it does anything and has an id to be known by.
@@ -258,25 +296,18 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    fn lock(
+    fn user_lock(
         &self,
         claim: lease::Claim,
-        ids: &str,
         sent: Instant,
         answer: Option<Result<Commit, Error>>,
-    ) -> Lock {
-        match answer {
-            Some(Ok(answer)) => {
-                let theirs = claim.label_of_holder(&answer).unwrap_or_default();
-                let left_behind = theirs.split_whitespace().any(|id| ids.split(' ').any(|own| own == id));
-                match claim.outcome(&self.webhook.store, sent, answer) {
-                    Acquire::Acquired(lease) => Lock::Held(lease),
-                    Acquire::Held if left_behind => Lock::LeftBehind,
-                    Acquire::Held => Lock::Busy,
-                }
-            }
-            // Fail open: no answer, or one that makes no sense.
-            _ => Lock::Open,
+    ) -> UserLock {
+        // Fail open: no answer, or one that makes no sense.
+        let Some(Ok(answer)) = answer else { return UserLock::Unknown };
+        let ids = claim.label_of_holder(&answer).unwrap_or_default().to_owned();
+        match claim.outcome(&self.webhook.store, sent, answer) {
+            Acquire::Acquired(lease) => UserLock::Taken(lease),
+            Acquire::Held => UserLock::Held { ids },
         }
     }
 

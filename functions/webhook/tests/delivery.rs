@@ -12,8 +12,8 @@ use onetap_line::testing::Fault as LineFault;
 use onetap_servers::{Broken, Fault as HttpFault};
 use onetap_store::Key;
 use onetap_store::Store;
-use onetap_store::testing::{Fault, Faulty};
-use serde_json::json;
+use onetap_store::testing::{Fault, Faulty, Gate};
+use serde_json::{Value, json};
 use support::*;
 use tokio::time::{Instant, sleep};
 
@@ -53,6 +53,8 @@ on_every_backend! {
     erasing_leaves_no_key_of_the_user
     of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up
     an_event_that_finds_its_own_dead_lock_comes_again
+    a_redelivered_duplicate_holds_no_lock_not_even_for_a_moment
+    a_redelivered_event_that_is_new_takes_the_lock
 }
 
 async fn bot_with_home(store: Arc<dyn Store>, more: &[(&str, &str)]) -> (Bot, String) {
@@ -123,9 +125,10 @@ async fn work_that_outlasts_the_lock_does_not_free_the_next_holders(store: Arc<d
 /// the user to wait: that would be all that ever came of it.
 async fn an_event_that_finds_its_own_dead_lock_comes_again(store: Arc<dyn Store>) {
     let (bot, user) = bot_with_home(store, &[]).await;
-    let (event, other) = (tap(&user, HOME), tap(&user, HOME));
+    let (event, second, other) = (tap(&user, HOME), tap(&user, HOME), tap(&user, HOME));
     let key = Key::new(format!("processing:user:{user}")).unwrap();
-    let token = format!("somebody {}", event["webhookEventId"].as_str().unwrap());
+    let id = |event: &Value| event["webhookEventId"].as_str().unwrap().to_owned();
+    let token = format!("somebody {} {}", id(&event), id(&second));
     let dead = onetap_store::Batch::new().put(
         &key,
         onetap_store::Expect::Absent,
@@ -133,14 +136,62 @@ async fn an_event_that_finds_its_own_dead_lock_comes_again(store: Arc<dyn Store>
         Duration::from_secs(60),
     );
     assert!(matches!(bot.store.commit(&dead).await, Ok(onetap_store::Commit::Applied(_))));
-    assert_eq!(bot.deliver(from_ref(&event)).await, 500);
-    assert_eq!(bot.said(), [] as [&str; 0], "nothing is said");
+    for delivery in [&[event.clone()][..], &[event.clone(), second], &[redelivered(&event)]] {
+        assert_eq!(bot.deliver(delivery).await, 500);
+        assert_eq!(bot.said(), [] as [&str; 0], "nothing is said");
+    }
     assert_eq!(bot.deliver(&[other]).await, 200);
     assert_eq!(bot.said(), [PROCESSING], "another event is told to wait");
     let ended = onetap_store::Batch::new().delete(&key, token.as_str());
     assert!(matches!(bot.store.commit(&ended).await, Ok(onetap_store::Commit::Applied(_))));
     assert_eq!(bot.deliver(from_ref(&event)).await, 200);
     assert!(bot.said()[0].starts_with("新北市永和區"), "it is handled as if it were new");
+}
+
+async fn a_redelivered_duplicate_holds_no_lock_not_even_for_a_moment(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let first = tap(&user, HOME);
+    assert_eq!(bot.deliver(from_ref(&first)).await, 200);
+    assert_eq!(bot.said().len(), 1);
+    // The duplicate has asked the store, and does not know the answer yet.
+    let gate = Gate::new();
+    let held = Faulty::first(Arc::clone(&bot.store), vec![Fault::HeldAfter(gate.clone())]);
+    let duplicate = tokio::spawn({
+        let (webhook, event) = (bot.instance(held, &[]), redelivered(&first));
+        async move { deliver(&webhook, &[event]).await }
+    });
+    gate.reached().await;
+    assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+    let said = bot.said();
+    assert!(said[0].starts_with("新北市永和區"), "{said:?}");
+    gate.open();
+    assert_eq!(duplicate.await.unwrap(), 200);
+    assert_eq!(bot.said(), [] as [&str; 0]);
+}
+
+async fn a_redelivered_event_that_is_new_takes_the_lock(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let calls = bot.weather.calls();
+    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    bot.weather.slow_down(Duration::from_millis(400));
+    // Beside a new event, which asks for the lock of both: in their order the redelivered one gets it.
+    let events = [redelivered(&tap(&user, HOME)), tap(&user, HOME), redelivered(&tap(&user, HOME))];
+    for delivery in [&events[..1], &[redelivered(&tap(&user, HOME)), events[1].clone(), events[2].clone()]] {
+        let first = tokio::spawn({
+            let (webhook, events) = (Arc::clone(&bot.webhook), delivery.to_vec());
+            async move { deliver(&webhook, &events).await }
+        });
+        while bot.store.get(&key).await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bot.deliver(&[redelivered(&tap(&user, HOME))]).await, 200);
+        assert_eq!(first.await.unwrap(), 200);
+        let said = bot.said();
+        assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), delivery.len(), "{said:?}");
+        assert_eq!(said.len(), delivery.len() + 1);
+        assert_eq!(bot.store.get(&key).await, Ok(None));
+    }
+    assert_eq!(bot.weather.calls() - calls, 2);
 }
 
 async fn the_same_delivery_ten_times_has_one_reply_an_event_and_no_duplicate_is_told_to_wait(
@@ -158,9 +209,7 @@ async fn the_same_delivery_ten_times_has_one_reply_an_event_and_no_duplicate_is_
         join_all(at_once.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
     assert!(statuses.iter().all(|status| [200, 500].contains(status)), "{statuses:?}");
     for _ in 0..4 {
-        let mut again = events.to_vec();
-        again.iter_mut().for_each(|event| event["deliveryContext"]["isRedelivery"] = true.into());
-        assert_eq!(bot.deliver(&again).await, 200);
+        assert_eq!(bot.deliver(&events.each_ref().map(redelivered)).await, 200);
     }
     let said = bot.said();
     assert_eq!(said.len(), 3, "{said:?}");
@@ -335,6 +384,10 @@ async fn the_round_trips_of_an_event_are_counted() {
     assert_eq!(since(), 1 + 10 + 10, "one before for all of them");
     bot.deliver(&many).await;
     assert_eq!(since(), 2, "ten duplicates: one look, and the locks that they asked for go back in one");
+    bot.deliver(&many.iter().map(redelivered).collect::<Vec<_>>()).await;
+    assert_eq!(since(), 1, "duplicates that LINE marks ask for no lock");
+    bot.deliver(&[redelivered(&tap(&user, HOME))]).await;
+    assert_eq!(since(), 4, "claim, lock, the profile, marker and release");
 }
 
 #[tokio::test]

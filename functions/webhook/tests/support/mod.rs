@@ -142,6 +142,13 @@ pub fn event(user: &str, more: Value) -> Value {
     event
 }
 
+/// The same event, as LINE sends it again.
+pub fn redelivered(event: &Value) -> Value {
+    let mut again = event.clone();
+    again["deliveryContext"]["isRedelivery"] = true.into();
+    again
+}
+
 pub fn text(user: &str, words: &str) -> Value {
     event(user, json!({"type": "message", "message": {"type": "text", "id": "1", "text": words}}))
 }
