@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use crate::change::{Change, profile_key};
-use crate::plan::{Plan, Saved, plan};
+use crate::plan::{Plan, Saved, happened_at, plan};
 use crate::profile::{Edit, Profile};
 use crate::{Webhook, talk};
 
@@ -190,7 +190,7 @@ impl<'a> Delivery<'a> {
     }
 
     fn plan(&self, event: &Event) -> Plan {
-        match Moment::from_unix(self.now.unix()) {
+        match Moment::from_unix(happened_at(event, self.now.unix())) {
             Some(now) if event.mode == Mode::Active => plan(event, now),
             _ => Plan::Ignore,
         }

@@ -7,6 +7,11 @@ use onetap_weather::places::{by_address, is_place_text, nearest, search};
 use onetap_weather::{Found, Place};
 use percent_encoding::percent_decode_str;
 
+/// How old an event can be when it arrives: redelivered, or after an outage. An older timestamp is wrong.
+const MAX_AGE_SECONDS: i64 = 7 * 24 * 3600;
+/// How far LINE's clock may be ahead of this one.
+const MAX_AHEAD_SECONDS: i64 = 5 * 60;
+
 /// Which events take the processing lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -101,6 +106,12 @@ pub enum Say {
     Greeting,
     /// What the ledger has to say to a sentence that it cannot use.
     Ledger(chat::Answer),
+}
+
+/// When `event` happened: at its timestamp, or at `now` if it has none that can be true. Both in seconds since 1970.
+pub fn happened_at(event: &Event, now: i64) -> i64 {
+    let timestamp = event.timestamp.map(|milliseconds| milliseconds.div_euclid(1000));
+    timestamp.filter(|at| (now - MAX_AGE_SECONDS..=now + MAX_AHEAD_SECONDS).contains(at)).unwrap_or(now)
 }
 
 /// What `event`, which happened at `now`, asks for.

@@ -477,6 +477,25 @@ async fn a_reply_for_which_there_was_no_connection_in_time_is_sent_by_the_redeli
 }
 
 #[tokio::test]
+async fn an_entry_has_the_time_at_which_it_was_said_however_late_it_arrives() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    // On the day before, whatever the hour is now.
+    let said = now - 26 * 3600;
+    for (words, days) in [("午餐 120 信用卡", 0), ("昨天 午餐 120 信用卡", 1)] {
+        let (bot, user) = (Bot::new(memory()), user());
+        let mut late = redelivered(&text(&user, words));
+        late["timestamp"] = (said * 1000 + 7).into();
+        assert_eq!(bot.deliver(&[late]).await, 200);
+        let key = Key::new(format!("user:{user}:last_transaction")).unwrap();
+        let entry: Value = serde_json::from_str(&bot.store.get(&key).await.unwrap().unwrap()).unwrap();
+        let said = onetap_ledger::Moment::from_unix(said).unwrap();
+        let date = said.date().days_ago(days).unwrap().to_string();
+        assert_eq!(entry["日期"], date, "{words}");
+        assert_eq!((&entry["時間"], &entry["交易ID"]), (&json!(said.time()), &json!(said.id())), "{words}");
+    }
+}
+
+#[tokio::test]
 async fn a_late_forecast_is_an_apology_within_lines_two_seconds() {
     let bot = Bot::new(memory());
     bot.weather.slow_down(Duration::from_secs(10));

@@ -9,7 +9,7 @@ use onetap_line::webhook::Event;
 use serde_json::{Value, json};
 use support::*;
 use webhook::Scope;
-use webhook::plan::{Plan, Saved, Say, plan};
+use webhook::plan::{Plan, Saved, Say, happened_at, plan};
 
 fn parse(event: Value) -> Event {
     let body = json!({"events": [event]}).to_string();
@@ -137,4 +137,20 @@ fn other_events_do_what_they_should_and_take_no_lock() {
     let planet = json!({"type": "follow", "source": {"type": "planet", "userId": "U1"}});
     check(event("U1", planet), "ignore", false, false);
     check(event("U1", json!({"type": "follow", "source": {}})), "ignore", false, false);
+}
+
+#[test]
+fn an_event_happened_at_its_timestamp_unless_that_cannot_be_true() {
+    const NOW: i64 = 1_800_000_000;
+    let (minute, day) = (60, 24 * 3600);
+    let at = |timestamp: Value| happened_at(&parse(event("U1", json!({"timestamp": timestamp}))), NOW);
+    for believed in [0, -1, -10 * minute, -7 * day, 5 * minute] {
+        assert_eq!(at(json!((NOW + believed) * 1000)), NOW + believed);
+    }
+    for wrong in [-7 * day - 1, 5 * minute + 1, -30 * day, 400 * day, -NOW] {
+        assert_eq!(at(json!((NOW + wrong) * 1000)), NOW, "{wrong} s");
+    }
+    for nonsense in [json!(i64::MAX), json!(i64::MIN), json!("soon"), json!(null), json!(1.5e300)] {
+        assert_eq!(at(nonsense), NOW);
+    }
 }
