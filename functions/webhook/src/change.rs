@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onetap_ledger::{Attempt, Slot, texts};
 use onetap_line::Messages;
-use onetap_store::{Batch, Error, Expect, Key, Ttl};
+use onetap_store::{Batch, Error, Expect, Key};
 
 use crate::profile::{Edit, Profile};
 use crate::talk;
@@ -64,10 +64,14 @@ impl Change {
         match self {
             Change::Profile(key, edit, answer) => {
                 let there = there.first().and_then(Option::as_deref);
-                let new = Profile::read(there).with(edit).to_json();
+                let profile = Profile::read(there).with(edit);
+                let new = profile.to_json();
                 let unchanged = there == Some(new.as_str());
-                let put = || Batch::new().put(key, expect(there), new.as_str(), Ttl::Forever);
-                Step { writes: if unchanged { Batch::new() } else { put() }, answer: answer.clone() }
+                // Of a user who leaves and never kept anything, nothing is kept.
+                let needless = there.is_none() && matches!(edit, Edit::Deactivate);
+                let put = || Batch::new().put(key, expect(there), new.as_str(), profile.ttl());
+                let writes = if unchanged || needless { Batch::new() } else { put() };
+                Step { writes, answer: answer.clone() }
             }
             Change::Book(slot, change, attempt) => {
                 match attempt.step(there.first().and_then(Option::as_deref)) {

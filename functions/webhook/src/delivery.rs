@@ -346,13 +346,18 @@ impl<'a> Delivery<'a> {
     /// The work of an event that is ours: what it writes comes before its answer, and everything else after it.
     async fn work(&self, event: &Event, plan: &Plan, run: Option<Run>, lease: Option<Lease>) -> Ended {
         let (answer, change) = self.look_up(event, plan).await;
-        let Some(change) = change.filter(|_| self.store_is_up()) else {
-            let ended = match &answer {
-                Some(answer) => self.reply(event, answer).await,
-                None => Ended::Handled,
-            };
-            self.finish(event, run.map(|run| record(&run, ended)), lease).await;
-            return ended;
+        let change = match change {
+            Some(change) if self.store_is_up() => change,
+            unwritten => {
+                let ended = match &answer {
+                    Some(answer) => self.reply(event, answer).await,
+                    // Nothing is said, so that another delivery can write it.
+                    None if unwritten.is_some() => Ended::Failed,
+                    None => Ended::Handled,
+                };
+                self.finish(event, run.map(|run| record(&run, ended)), lease).await;
+                return ended;
+            }
         };
         let mut answered = None;
         let ended = match self.write(run.as_ref(), &change).await {
@@ -368,7 +373,7 @@ impl<'a> Delivery<'a> {
             // Nothing is known to be written. A forecast is still a forecast; anything else must be said again.
             Err(_) => match (plan, answer) {
                 (Plan::Forecast(_), Some(answer)) => self.reply(event, &answer).await,
-                (Plan::Unfollow, _) => Ended::Handled,
+                (Plan::Unfollow, _) => Ended::Failed,
                 _ => self.reply(event, &talk::text(talk::BUSY)).await,
             },
         };

@@ -1,7 +1,9 @@
 //! What is kept for a user: the saved places, the last ones asked for, and whether the user is here.
 
 use std::fmt;
+use std::time::Duration;
 
+use onetap_store::Ttl;
 use onetap_weather::Place;
 use onetap_weather::places::by_name;
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,8 @@ use crate::plan::Saved;
 
 /// So many recent places are kept.
 const RECENT: usize = 5;
+/// How long a profile is kept after its user has left, or has last used the bot in a group since.
+const TTL_AFTER_UNFOLLOW: Duration = Duration::from_secs(30 * 86_400);
 
 /// A profile, as JSON under `user:{user_id}:profile`. `Debug` shows nothing of it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +68,11 @@ impl Profile {
     pub fn to_json(&self) -> String {
         // Texts and a flag always serialize.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// How long it is kept: as long as its user is here, and a while longer.
+    pub fn ttl(&self) -> Ttl {
+        if self.active { Ttl::Forever } else { Ttl::Of(TTL_AFTER_UNFOLLOW) }
     }
 
     /// The saved place, if there is one that still exists.

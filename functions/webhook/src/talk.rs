@@ -93,7 +93,8 @@ pub fn recent(places: &[&'static Place]) -> Messages {
     places.iter().fold(Message::text("最近查詢的地點："), offer).into()
 }
 
-/// After everything was erased.
+/// After everything was erased. Answers that are kept for repeated requests are not found by the user's id; they end by
+/// themselves.
 pub fn erased() -> Messages {
-    text("已刪除您的所有資料。")
+    text("已刪除您的所有資料。\n為避免重複處理而暫存的回覆，會在一天內自動刪除。")
 }

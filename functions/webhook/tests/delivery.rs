@@ -261,11 +261,16 @@ async fn erasing_leaves_no_key_of_the_user(store: Arc<dyn Store>) {
         .map(|name| Key::new(name.replace("{}", &user)).unwrap());
     assert!(bot.store.get(&keys[0]).await.unwrap().is_some());
     assert!(bot.store.get(&keys[1]).await.unwrap().is_some());
-    assert_eq!(bot.ask(&user, "刪除我的資料").await, "已刪除您的所有資料。");
+    let erased = "已刪除您的所有資料。\n為避免重複處理而暫存的回覆，會在一天內自動刪除。";
+    assert_eq!(bot.ask(&user, "刪除我的資料").await, erased);
     for key in &keys {
         assert_eq!(bot.store.get(key).await, Ok(None));
     }
-    assert_eq!(bot.ask(&user, "刪除我的資料").await, "已刪除您的所有資料。", "nothing left is fine too");
+    assert_eq!(bot.ask(&user, "刪除我的資料").await, erased, "nothing left is fine too");
+    assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+    for key in &keys {
+        assert_eq!(bot.store.get(key).await, Ok(None), "a farewell brings nothing back");
+    }
 }
 
 async fn of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up(
@@ -493,6 +498,65 @@ async fn an_entry_has_the_time_at_which_it_was_said_however_late_it_arrives() {
         assert_eq!(entry["日期"], date, "{words}");
         assert_eq!((&entry["時間"], &entry["交易ID"]), (&json!(said.time()), &json!(said.id())), "{words}");
     }
+}
+
+/// Lets time pass for the store, and for nobody else: what is on its way is not to run out of time.
+async fn days_pass(days: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(days * 86_400)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn the_profile_of_a_user_who_left_ends_after_thirty_days() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    let key = Key::new(format!("user:{user}:profile")).unwrap();
+    days_pass(100).await;
+    assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+    days_pass(29).await;
+    let kept: Value = serde_json::from_str(&bot.store.get(&key).await.unwrap().unwrap()).unwrap();
+    assert_eq!((&kept["active"], &kept["home"]), (&json!(false), &json!("新北市永和區")));
+    days_pass(2).await;
+    assert_eq!(bot.store.get(&key).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_user_who_comes_back_finds_the_profile_and_keeps_it() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+    days_pass(29).await;
+    assert_eq!(bot.deliver(&[event(&user, json!({"type": "follow"}))]).await, 200);
+    assert!(bot.said()[0].starts_with("歡迎使用"));
+    days_pass(100).await;
+    assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+    assert!(bot.said()[0].starts_with("新北市永和區"));
+}
+
+#[tokio::test]
+async fn what_a_user_who_left_does_in_a_group_does_not_keep_the_profile_for_ever() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    let key = Key::new(format!("user:{user}:profile")).unwrap();
+    assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+    assert_eq!(bot.deliver(&[in_group(text(&user, "花蓮市"))]).await, 200);
+    assert!(bot.store.get(&key).await.unwrap().unwrap().contains("花蓮市"));
+    days_pass(31).await;
+    assert_eq!(bot.store.get(&key).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_farewell_that_could_not_be_written_comes_again() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    let farewell = unfollow(&user);
+    // The store fails from its first, second or third call on: the claim, the profile, the new profile.
+    for works in 0..3 {
+        let failing = move |call| if call <= works { Fault::Pass } else { Fault::NotSent };
+        let failing = bot.instance(Faulty::new(Arc::clone(&bot.store), failing), &[]);
+        assert_eq!(deliver(&failing, from_ref(&farewell)).await, 500, "{works} calls work");
+        days_pass(1).await;
+    }
+    assert_eq!(bot.deliver(&[farewell]).await, 200);
+    let key = Key::new(format!("user:{user}:profile")).unwrap();
+    assert!(bot.store.get(&key).await.unwrap().unwrap().contains(r#""active":false"#));
 }
 
 #[tokio::test]

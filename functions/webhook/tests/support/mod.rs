@@ -157,6 +157,11 @@ pub fn tap(user: &str, data: &str) -> Value {
     event(user, json!({"type": "postback", "postback": {"data": data}}))
 }
 
+/// LINE gives no reply token to answer somebody who has left.
+pub fn unfollow(user: &str) -> Value {
+    event(user, json!({"type": "unfollow", "replyToken": null}))
+}
+
 pub fn location(user: &str, address: &str, latitude: f64, longitude: f64) -> Value {
     let message =
         json!({"type": "location", "address": address, "latitude": latitude, "longitude": longitude});
