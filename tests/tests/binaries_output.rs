@@ -19,7 +19,7 @@ const EDITED: &str = "87654321098765";
 const FORBIDDEN: [&str; 7] = ["planted", AMOUNT, EDITED, "午餐", "永和", "中正區", "32503680000"];
 
 /// What spec'd metrics there are, and their dimensions.
-const METRICS: [&str; 13] = [
+const METRICS: [&str; 15] = [
     "events_total",
     "idem_total",
     "kv_error_total",
@@ -27,12 +27,14 @@ const METRICS: [&str; 13] = [
     "kv_hit_total",
     "kv_miss_total",
     "kv_set_latency",
+    "line_redelivery_total",
     "line_reply_total",
     "line_webhook_events_total",
     "processing_duration_seconds",
     "processing_lock_acquire_total",
     "processing_lock_miss_total",
     "processing_lock_release_total",
+    "weather_total",
 ];
 const DIMENSIONS: [&str; 5] = ["event_type", "operation", "outcome", "source_type", "status"];
 
@@ -100,8 +102,9 @@ impl Bot {
         ));
         events.push(event("planted", json!({})));
         webhook.invoke(&delivery(&events[7..9])).await;
-        for event in &events {
+        for event in &mut events {
             webhook.invoke(&delivery(std::slice::from_ref(event))).await;
+            event["deliveryContext"] = json!({ "isRedelivery": true });
             webhook.invoke(&delivery(std::slice::from_ref(event))).await;
         }
         for status in [400, 401, 429, 500] {

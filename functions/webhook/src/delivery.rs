@@ -267,7 +267,11 @@ impl<'a> Delivery<'a> {
     fn claim(&self, event: &Event, plan: &Plan) -> Option<Claim> {
         let id = event.webhook_event_id.as_deref().filter(|_| !matches!(plan, Plan::Ignore))?;
         let call = self.webhook.idem.call(&format!("line:{id}"));
-        call.claim().inspect_err(|error| tracing::warn!(%error, "an event is handled without dedupe")).ok()
+        let refused = |error: &onetap_store::idem::Error| {
+            count_dedupe(error.outcome());
+            tracing::warn!(%error, "an event is handled without dedupe");
+        };
+        call.claim().inspect_err(refused).ok()
     }
 
     /// The user whose lock an event takes.
@@ -280,20 +284,24 @@ impl<'a> Delivery<'a> {
         user.filter(|_| !matches!(plan, Plan::Ignore))
     }
 
+    /// What the claim of an event came to. What is not ours is counted here; what is, when it has ended.
     fn turn(&self, claim: Claim, sent: Instant, answer: Option<Result<Commit, Error>>) -> Turn {
         // No answer at all is a store that was given up on before.
-        let Some(Ok(answer)) = answer else { return Turn::Ours(None) };
-        match claim.outcome(sent, answer) {
-            Ok(Claimed::Mine(run)) => Turn::Ours(Some(run)),
-            Ok(Claimed::Done(done)) => Turn::Done(done.value().ok()),
-            Ok(Claimed::Late(_) | Claimed::InProgress { .. } | Claimed::Unknown | Claimed::Mismatch) => {
-                Turn::Elsewhere
-            }
-            Err(error) => {
-                self.lost_store(&error);
-                Turn::Ours(None)
-            }
-        }
+        let Some(Ok(answer)) = answer else {
+            count_dedupe("store_error");
+            return Turn::Ours(None);
+        };
+        let claimed = claim.outcome(sent, answer).inspect_err(|error| self.lost_store(error));
+        let (turn, outcome) = match claimed {
+            Ok(Claimed::Mine(run)) => return Turn::Ours(Some(run)),
+            Ok(Claimed::Done(done)) => (Turn::Done(done.value().ok()), "replayed"),
+            Ok(Claimed::Late(_) | Claimed::InProgress { .. }) => (Turn::Elsewhere, "in_progress"),
+            Ok(Claimed::Unknown) => (Turn::Elsewhere, "unknown"),
+            Ok(Claimed::Mismatch) => (Turn::Elsewhere, "mismatch"),
+            Err(_) => (Turn::Ours(None), "store_error"),
+        };
+        count_dedupe(outcome);
+        turn
     }
 
     fn user_lock(
@@ -314,6 +322,9 @@ impl<'a> Delivery<'a> {
     /// Handles one event, and says how it ended.
     async fn event(&self, event: &Event, plan: &Plan, turn: Turn, lock: Lock) -> Ended {
         let start = Instant::now();
+        if event.is_redelivery {
+            count("line_redelivery_total", &[]);
+        }
         let ended = match (turn, lock) {
             _ if matches!(plan, Plan::Ignore) => match event.kind {
                 Kind::Skipped(_) | Kind::Other(_) | Kind::Message(Message::Other(_)) => Ended::Skipped,
@@ -325,12 +336,12 @@ impl<'a> Delivery<'a> {
             (Turn::Done(_), _) => Ended::Duplicate,
             (Turn::Ours(run), Lock::Busy) => {
                 let ended = self.reply(event, &talk::text(talk::PROCESSING)).await;
-                self.finish(event, run.map(|run| record(&run, ended)), None).await;
+                self.finish(event, run.map(|run| Record::Ended(run, ended)), None).await;
                 if ended == Ended::Handled { Ended::Busy } else { ended }
             }
             // To be told to wait would be the end of it. The lock ends by itself, and then it can be handled.
             (Turn::Ours(run), Lock::LeftBehind) => {
-                self.finish(event, run.map(|run| run.abandon_batch()), None).await;
+                self.finish(event, run.map(|run| Record::Ended(run, Ended::Elsewhere)), None).await;
                 Ended::Elsewhere
             }
             (Turn::Ours(run), Lock::Held(lease)) => self.work(event, plan, run, Some(lease)).await,
@@ -355,17 +366,27 @@ impl<'a> Delivery<'a> {
                     None if unwritten.is_some() => Ended::Failed,
                     None => Ended::Handled,
                 };
-                self.finish(event, run.map(|run| record(&run, ended)), lease).await;
+                self.finish(event, run.map(|run| Record::Ended(run, ended)), lease).await;
                 return ended;
             }
         };
         let mut answered = None;
-        let ended = match self.write(run.as_ref(), &change).await {
+        let written = self.write(run.as_ref(), &change).await;
+        if run.is_some() {
+            count_dedupe(match &written {
+                Ok(Written::Answer(_)) => "executed",
+                Ok(Written::Elsewhere) => "lost_lease",
+                Err(_) => "unrecorded",
+            });
+        }
+        let ended = match written {
             Ok(Written::Answer(Some(written))) => {
                 let ended = self.reply(event, &written).await;
                 // Who finds the marker now need not send the answer again.
                 let sent = run.filter(|_| ended == Ended::Handled);
-                answered = sent.map(|run| run.amend_batch(&Marker::Answer(written), &Marker::Answered));
+                answered = sent.map(|run| {
+                    Record::Answered(run.amend_batch(&Marker::Answer(written), &Marker::Answered))
+                });
                 ended
             }
             Ok(Written::Answer(None)) => Ended::Handled,
@@ -435,14 +456,15 @@ impl<'a> Delivery<'a> {
     /// A forecast that is late is an apology: the reply needs its time too.
     async fn forecast(&self, place: &Place) -> Messages {
         let deadline = (Instant::now() + FORECAST).min(self.deadline - REPLY);
-        match timeout_at(deadline, self.webhook.weather.forecast(place, deadline)).await {
-            Ok(Ok(forecast)) => talk::text(forecast.text(self.now)),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "no forecast");
-                talk::text(talk::BUSY)
+        let forecast = timeout_at(deadline, self.webhook.weather.forecast(place, deadline)).await;
+        match forecast.unwrap_or(Err(onetap_weather::Error::Late)) {
+            Ok(forecast) => {
+                count("weather_total", &[("outcome", "fetched")]);
+                talk::text(forecast.text(self.now))
             }
-            Err(_) => {
-                tracing::warn!("no forecast in time");
+            Err(error) => {
+                count("weather_total", &[("outcome", "failed")]);
+                tracing::warn!(%error, "no forecast");
                 talk::text(talk::BUSY)
             }
         }
@@ -495,12 +517,12 @@ impl<'a> Delivery<'a> {
 
     /// Sends the event's last record, and frees its lock: one round trip for both. A failure is a warning: the claim
     /// and the lock end by themselves.
-    async fn finish(&self, event: &Event, record: Option<Batch>, lease: Option<Lease>) {
+    async fn finish(&self, event: &Event, record: Option<Record>, lease: Option<Lease>) {
         let release = lease.as_ref().map(Lease::release_batch);
-        let batches: Vec<Batch> = record.iter().chain(&release).cloned().collect();
+        let batches: Vec<Batch> = record.as_ref().map(Record::batch).into_iter().chain(release).collect();
         let mut answers = self.commit_each(&batches).await.into_iter();
-        if record.is_some() {
-            answers.next();
+        if let Some(record) = record {
+            record.count(answers.next());
         }
         if let Some(lease) = lease {
             let status = match answers.next() {
@@ -624,12 +646,43 @@ fn told(event: &Event, lock: Lock) -> Lock {
     lock
 }
 
-/// The record of an event that writes nothing: given up if it failed.
-fn record(run: &Run, ended: Ended) -> Batch {
-    match ended {
-        Ended::Failed => run.abandon_batch(),
-        _ => run.commit_batch(&Marker::Answered),
+/// The last that is recorded of an event.
+enum Record {
+    /// How an event that writes nothing ended.
+    Ended(Run, Ended),
+    /// That the answer of an event that writes something was sent.
+    Answered(Batch),
+}
+
+impl Record {
+    /// What is to be handled again gives its claim up.
+    fn batch(&self) -> Batch {
+        match self {
+            Record::Ended(run, ended) if ended.comes_again() => run.abandon_batch(),
+            Record::Ended(run, _) => run.commit_batch(&Marker::Answered),
+            Record::Answered(amended) => amended.clone(),
+        }
     }
+
+    /// Counts what the dedupe of the event came to, by the store's answer to the batch.
+    fn count(self, answer: Option<Result<Commit, Error>>) {
+        count_dedupe(match (self, answer) {
+            // Counted when it was written.
+            (Record::Answered(_), _) => return,
+            (Record::Ended(_, Ended::Elsewhere), _) => "in_progress",
+            (Record::Ended(_, Ended::Failed), _) => "failed",
+            (Record::Ended(run, _), Some(Ok(answer))) => match run.committed(answer) {
+                Committed::Recorded => "executed",
+                Committed::Refused(_) | Committed::Lost => "lost_lease",
+            },
+            (Record::Ended(..), _) => "unrecorded",
+        });
+    }
+}
+
+/// Counts an event under the outcomes of idempotent calls: the dedupe of an event is one.
+fn count_dedupe(outcome: &str) {
+    count("idem_total", &[("outcome", outcome)]);
 }
 
 fn late() -> Error {

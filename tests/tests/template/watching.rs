@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onetap_line::testing::MessagingApi;
+use onetap_store::config::{Secret, Variables};
 use onetap_tests::functions::Function;
 use serde_json::{Value, json};
 
@@ -19,11 +21,12 @@ async fn emitted(template: &Template) -> BTreeSet<Metric> {
             Stage::set(template).await.play(function, weather).await;
         }
     }
+    refused(template).await;
     // There is pub/sub only on Redis. Nobody listens where the test's secret says that Upstash is.
     let stack = template.with(&[ORIGIN]);
     let variables = environment(&stack, Function::Gateway);
     let lookup = |name: &str| variables.get(name).cloned();
-    let variables = onetap_store::config::Variables::from_lookup(lookup);
+    let variables = Variables::from_lookup(lookup);
     let gateway = job_events::JobEvents::from_variables(&variables).unwrap();
     let request = Function::Gateway.event("follow-a-job").to_string();
     let answer = gateway.handle(lambda_http::request::from_str(&request).unwrap()).await;
@@ -45,6 +48,20 @@ async fn emitted(template: &Template) -> BTreeSet<Metric> {
         }
     }
     metrics
+}
+
+/// LINE refuses the channel's token, and there is no forecast: nobody listens where the test says that it is.
+async fn refused(template: &Template) {
+    let line = MessagingApi::start(Secret::new("another-token")).unwrap();
+    let stack = template.with(&[ORIGIN]);
+    let mut variables = environment(&stack, Function::Webhook);
+    variables.insert("LINE_API_BASE_URL".to_owned(), line.url());
+    variables.insert("OPEN_METEO_BASE_URL".to_owned(), "http://127.0.0.1:9".to_owned());
+    let variables = Variables::from_lookup(|name: &str| variables.get(name).cloned());
+    let webhook = webhook::Webhook::from_variables(&variables).unwrap();
+    let request = Function::Webhook.event("place").to_string();
+    let answer = webhook.handle(lambda_http::request::from_str(&request).unwrap()).await;
+    assert_eq!(answer.status(), 500);
 }
 
 /// The parts of an alarm's metric, or those of each of its metrics.
@@ -143,6 +160,32 @@ fn dead_letters_errors_throttles_and_the_store_have_an_alarm() {
     }
 }
 
+#[test]
+fn a_refused_channel_token_answers_of_5xx_and_failing_forecasts_have_an_alarm() {
+    let stack = Template::read().with(&[ORIGIN]);
+    let unauthorized = stack.properties("UnauthorizedRepliesAlarm");
+    assert_eq!(unauthorized["MetricName"], "line_reply_total");
+    assert_eq!(unauthorized["Dimensions"], json!([{ "Name": "outcome", "Value": "unauthorized" }]));
+    assert_eq!(
+        (&unauthorized["Statistic"], &unauthorized["Threshold"]),
+        (&json!("Sum"), &json!(0)),
+        "the first one raises it"
+    );
+
+    let api = stack.properties("HttpApiErrorsAlarm");
+    assert_eq!((&api["Namespace"], &api["MetricName"]), (&json!("AWS/ApiGateway"), &json!("5xx")));
+    assert_eq!(target(&api["Dimensions"][0]["Value"]), "HttpApi");
+    assert_eq!(api["Dimensions"][0]["Name"], "ApiId");
+
+    let forecasts = stack.properties("ForecastFailuresAlarm");
+    assert_eq!(forecasts["Threshold"], 20, "percent");
+    assert_eq!(forecasts["EvaluationPeriods"], 1);
+    for metric in forecasts["Metrics"].as_array().unwrap().iter().filter_map(|m| m.get("MetricStat")) {
+        assert_eq!((&metric["Period"], &metric["Stat"]), (&json!(900), &json!("Sum")));
+        assert_eq!(metric["Metric"]["MetricName"], "weather_total");
+    }
+}
+
 /// CloudFormation takes an expression over a metric that is not there, and the alarm then never rings.
 fn expressions_name_their_metrics(name: &str, alarm: &Value) {
     let Some(metrics) = alarm["Metrics"].as_array() else { return };
@@ -166,7 +209,7 @@ fn there_are_alarms_only_where_they_are_wanted() {
     }
     let quiet = template.with(&[ORIGIN]);
     assert!(quiet.of_type("AWS::SNS::Topic").is_empty());
-    assert_eq!(quiet.of_type("AWS::CloudWatch::Alarm").len(), 5);
+    assert_eq!(quiet.of_type("AWS::CloudWatch::Alarm").len(), 8);
     assert!(
         quiet.of_type("AWS::CloudWatch::Alarm").iter().all(|(_, alarm)| alarm.get("AlarmActions").is_none())
     );

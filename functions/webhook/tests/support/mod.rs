@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +32,7 @@ pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";
 pub struct Weather {
     calls: AtomicUsize,
     delay_ms: AtomicU64,
+    fails: AtomicBool,
 }
 
 impl Weather {
@@ -42,6 +43,10 @@ impl Weather {
     pub fn slow_down(&self, delay: Duration) {
         self.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
     }
+
+    pub fn fail(&self, fails: bool) {
+        self.fails.store(fails, Ordering::SeqCst);
+    }
 }
 
 #[async_trait]
@@ -49,6 +54,9 @@ impl Provider for Weather {
     async fn forecast(&self, place: &Place, _deadline: Instant) -> Result<Forecast, Error> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         sleep(Duration::from_millis(self.delay_ms.load(Ordering::SeqCst))).await;
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable);
+        }
         Ok(Sample::at(place, Taipei::now()))
     }
 }

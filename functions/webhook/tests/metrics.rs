@@ -1,0 +1,88 @@
+//! What is counted. One test alone in its program: counters belong to the process.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_line::testing::Fault as LineFault;
+use onetap_store::testing::{Fault, Faulty, Gate};
+use support::*;
+
+/// A counter's values by its label.
+fn counted(name: &str) -> BTreeMap<String, u64> {
+    let text = onetap_telemetry::prometheus();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.split_once(' '));
+    let label = |labels: &str| labels.split('"').nth(1).unwrap_or_default().to_owned();
+    lines.map(|(labels, count)| (label(labels), count.parse().unwrap())).collect()
+}
+
+fn expect(name: &str, values: &[(&str, u64)]) {
+    let values = values.iter().map(|(label, count)| ((*label).to_owned(), *count)).collect();
+    assert_eq!(counted(name), values, "{name}");
+}
+
+#[tokio::test]
+async fn dedupe_redeliveries_and_forecasts_are_counted() {
+    let bot = Bot::new(memory());
+    let too_many = || LineFault::Status(429, r#"{"message":"too many"}"#.into());
+
+    let (menu, entry) = (tap(&user(), "action=settings"), text(&user(), "午餐 120 信用卡"));
+    assert_eq!(bot.deliver(&[menu.clone(), entry.clone()]).await, 200);
+    expect("idem_total", &[("executed", 2)]);
+    assert_eq!(bot.deliver(&[menu, redelivered(&entry)]).await, 200);
+    expect("idem_total", &[("executed", 2), ("replayed", 2)]);
+    expect("line_redelivery_total", &[("", 1)]);
+
+    // Not answered: a menu is handled again, an entry is written and only lacks its answer.
+    let (menu, entry) = (tap(&user(), "action=settings"), text(&user(), "午餐 120 信用卡"));
+    for event in [&menu, &entry] {
+        bot.line.fail_next(too_many());
+        assert_eq!(bot.deliver(from_ref(event)).await, 500);
+    }
+    expect("idem_total", &[("executed", 3), ("failed", 1), ("replayed", 2)]);
+    assert_eq!(bot.deliver(&[menu, entry]).await, 200);
+    expect("idem_total", &[("executed", 4), ("failed", 1), ("replayed", 3)]);
+
+    // Handled elsewhere at the same time.
+    let (gate, menu) = (Gate::new(), tap(&user(), "action=settings"));
+    let held = Faulty::first(Arc::clone(&bot.store), vec![Fault::HeldAfter(gate.clone())]);
+    let first = tokio::spawn({
+        let (webhook, menu) = (bot.instance(held, &[]), menu.clone());
+        async move { deliver(&webhook, &[menu]).await }
+    });
+    gate.reached().await;
+    assert_eq!(bot.deliver(&[menu]).await, 500);
+    gate.open();
+    assert_eq!(first.await.unwrap(), 200);
+    let before = [("executed", 5), ("failed", 1), ("in_progress", 1), ("replayed", 3)];
+    expect("idem_total", &before);
+
+    // Without a store, and with one that fails after the claim.
+    let down = bot.instance(Faulty::new(Arc::clone(&bot.store), |_| Fault::NotSent), &[]);
+    assert_eq!(deliver(&down, &[tap(&user(), "action=settings")]).await, 200);
+    let goes_down = |call| if call == 1 { Fault::Pass } else { Fault::NotSent };
+    for event in [tap(&user(), "action=settings"), text(&user(), "午餐 120 信用卡")] {
+        let goes_down = bot.instance(Faulty::new(Arc::clone(&bot.store), goes_down), &[]);
+        assert_eq!(deliver(&goes_down, &[event]).await, 200);
+    }
+    // What is ignored, and what has no id, is not deduped.
+    let mut nameless = tap(&user(), "action=settings");
+    nameless.as_object_mut().unwrap().remove("webhookEventId");
+    assert_eq!(bot.deliver(&[in_group(text(&user(), "大家晚安")), nameless]).await, 200);
+    expect("idem_total", &[&before[..], &[("store_error", 1), ("unrecorded", 2)]].concat());
+
+    assert!(counted("weather_total").is_empty());
+    bot.said();
+    assert!(bot.ask(&user(), "永和").await.starts_with("新北市永和區"));
+    expect("weather_total", &[("fetched", 1)]);
+    bot.weather.fail(true);
+    assert_eq!(bot.ask(&user(), "永和").await, BUSY);
+    bot.weather.fail(false);
+    bot.weather.slow_down(Duration::from_secs(10));
+    assert_eq!(bot.ask(&user(), "永和").await, BUSY);
+    expect("weather_total", &[("failed", 2), ("fetched", 1)]);
+}
