@@ -219,7 +219,7 @@ async fn a_batch_fails_by_the_record_and_a_job_is_streamed(backend: Backend) {
     for (scenario, numbers) in [
         ("malformed", &[2, 3, 4][..]),
         ("duplicates", &[]),
-        ("fifo-group-held-back", &[2, 3]),
+        ("fifo-malformed-alone", &[2]),
         ("whole-job", &[]),
     ] {
         let answer = consumer.invoke(&Function::Consumer.event(scenario)).await;

@@ -153,7 +153,7 @@ impl Bot {
 
     async fn batches(&self) -> String {
         let consumer = self.run(Function::Consumer);
-        for scenario in ["whole-job", "duplicates", "malformed", "fifo-group-held-back"] {
+        for scenario in ["whole-job", "duplicates", "malformed", "fifo-malformed-alone"] {
             let mut event = Function::Consumer.event(scenario);
             for record in event["Records"].as_array_mut().unwrap() {
                 let body = record["body"].as_str().unwrap();

@@ -111,18 +111,24 @@ impl QueueConsumer {
 /// Somewhere inside a call.
 struct Panicked;
 
-/// FIFO: from its first failure on, a group waits. What is not sent yet is not sent, and what was done comes again,
-/// after the one before it, as a duplicate.
+/// FIFO: from its first failure on that another attempt can mend, a group waits. What is not sent yet is not sent, and
+/// what was done comes again, after the one before it, as a duplicate. A record that can never be published has nothing
+/// to wait for: the rest of its group goes on without it.
 fn hold_back(records: &mut [Record]) {
     let mut held: HashSet<String> = HashSet::new();
     for record in records {
         let Some(group) = &record.group else {
             continue;
         };
-        if held.contains(group) {
-            record.state = State::Failed(Failure::HeldBack);
-        } else if let State::Failed(_) = record.state {
-            held.insert(group.clone());
+        match &record.state {
+            State::Failed(failure) if failure.can_be_mended() => {
+                held.insert(group.clone());
+            }
+            State::Failed(_) => {}
+            State::Waiting(_) | State::Done(_) if held.contains(group) => {
+                record.state = State::Failed(Failure::HeldBack);
+            }
+            State::Waiting(_) | State::Done(_) => {}
         }
     }
 }

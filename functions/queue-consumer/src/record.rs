@@ -31,6 +31,16 @@ pub(crate) enum Failure {
     HeldBack,
 }
 
+impl Failure {
+    /// Whether the same record may succeed when it comes again.
+    pub(crate) fn can_be_mended(&self) -> bool {
+        match self {
+            Failure::Malformed(_) | Failure::SeqTaken => false,
+            Failure::Store | Failure::OutOfTime | Failure::Panicked | Failure::HeldBack => true,
+        }
+    }
+}
+
 impl Record {
     pub(crate) fn read(message: SqsMessage) -> Record {
         // Standard queues take group ids too, for fairness; they order nothing.
