@@ -110,7 +110,7 @@ impl Runner {
             line: Line::new(api, Arc::clone(&view)),
             line_secrets: webhook_config.line.secrets.clone(),
             edit_token: edit_config.tokens.first().cloned().unwrap_or_else(|| Secret::new("")),
-            job_secret: gateway_config.secret.clone(),
+            job_secret: gateway_config.secrets.first().cloned().unwrap_or_else(|| Secret::new("")),
             last_transaction: webhook_config.last_transaction,
             lock_ttl: webhook_config.lock.map(|lock| lock.ttl),
             webhook: Webhook::new(store(), provider, &http, webhook_config)?,

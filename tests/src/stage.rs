@@ -120,10 +120,11 @@ pub async fn consume(consumer: &QueueConsumer, bodies: &[&str]) -> Vec<usize> {
 /// The gateway, with streams that end as soon as everything there was told.
 pub fn gateway(store: Arc<dyn Store>) -> JobEvents {
     let config = job_events::Config {
-        secret: Secret::new(planted::JOB_SECRET),
+        secrets: vec![Secret::new(planted::JOB_SECRET)],
         allow_origin: http::HeaderValue::from_static("https://page.example"),
         max: Duration::from_millis(20),
         keepalive: Duration::from_secs(15),
+        grace: Duration::from_millis(20),
     };
     JobEvents::new(store, config)
 }

@@ -8,31 +8,49 @@ use onetap_store::config::{ConfigError, Secret, Variables, is_http_url};
 /// Who may look, from where, and for how long at a time.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What tokens are made with (`JOB_EVENTS_SECRET`).
-    pub secret: Secret,
+    /// What tokens are made with (`JOB_EVENTS_SECRET`): one, or several with commas between them while it is rotated. A
+    /// token of any of them opens its job.
+    pub secrets: Vec<Secret>,
     /// The origin of the page that may read the answers, or `*` (`JOB_EVENTS_ALLOW_ORIGIN`).
     pub allow_origin: HeaderValue,
     /// A stream ends after so long (`SSE_MAX_SECONDS`); on Lambda, below the function's own timeout.
     pub max: Duration,
     /// After so long a silence, a comment says that it is still there (`SSE_KEEPALIVE_SECONDS`).
     pub keepalive: Duration,
+    /// After the job's last event a stream stays open for so long and tells what that overtook (`SSE_GRACE_SECONDS`).
+    pub grace: Duration,
 }
+
+/// No stream is longer, and no pause in it.
+const LONGEST_SECONDS: u64 = 24 * 3600;
 
 impl Config {
     /// Reads `JOB_EVENTS_…` and `SSE_…`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
+        const SECRET: &str = "JOB_EVENTS_SECRET";
         const ORIGIN: &str = "JOB_EVENTS_ALLOW_ORIGIN";
         let origin = variables.required(ORIGIN)?;
         if !is_origin(&origin) {
             return Err(ConfigError::new(ORIGIN, "is neither `*` nor an origin like https://example.com"));
         }
-        let seconds = |name: &str, default: u64| Ok(Duration::from_secs(variables.positive(name, default)?));
+        let secrets = variables.required(SECRET)?;
+        let secrets: Vec<Secret> =
+            secrets.split(',').map(str::trim).filter(|secret| !secret.is_empty()).map(Secret::new).collect();
+        if secrets.is_empty() {
+            return Err(ConfigError::new(SECRET, "is not set"));
+        }
+        let seconds = |name: &str, default: u64| {
+            let seconds = variables.positive(name, default)?;
+            let too_long = || ConfigError::new(name, "is over a day");
+            if seconds > LONGEST_SECONDS { Err(too_long()) } else { Ok(Duration::from_secs(seconds)) }
+        };
         Ok(Config {
-            secret: Secret::new(variables.required("JOB_EVENTS_SECRET")?),
+            secrets,
             allow_origin: HeaderValue::try_from(origin)
                 .map_err(|_| ConfigError::new(ORIGIN, "cannot stand in a header"))?,
             max: seconds("SSE_MAX_SECONDS", 25)?,
             keepalive: seconds("SSE_KEEPALIVE_SECONDS", 15)?,
+            grace: seconds("SSE_GRACE_SECONDS", 3)?,
         })
     }
 }
@@ -58,13 +76,22 @@ mod tests {
     #[test]
     fn unset_variables_have_their_defaults_or_are_named() {
         let config = read(&[]).unwrap();
-        assert_eq!((config.max, config.keepalive), (Duration::from_secs(25), Duration::from_secs(15)));
+        assert_eq!([config.max, config.keepalive, config.grace], [25, 15, 3].map(Duration::from_secs));
         for name in ["JOB_EVENTS_SECRET", "JOB_EVENTS_ALLOW_ORIGIN"] {
             assert_eq!(read(&[(name, "")]).unwrap_err().variable(), name);
         }
-        for name in ["SSE_MAX_SECONDS", "SSE_KEEPALIVE_SECONDS"] {
-            assert_eq!(read(&[(name, "0")]).unwrap_err().variable(), name);
+        for name in ["SSE_MAX_SECONDS", "SSE_KEEPALIVE_SECONDS", "SSE_GRACE_SECONDS"] {
+            for wrong in ["0", "-1", "soon", "18446744073709551615"] {
+                assert_eq!(read(&[(name, wrong)]).unwrap_err().variable(), name);
+            }
         }
+    }
+
+    #[test]
+    fn the_secret_may_be_a_list_while_it_is_rotated() {
+        let secrets = |text: &str| read(&[("JOB_EVENTS_SECRET", text)]).map(|config| config.secrets);
+        assert_eq!(secrets("one, two ,").unwrap(), [Secret::new("one"), Secret::new("two")]);
+        assert_eq!(secrets(" , ").unwrap_err().variable(), "JOB_EVENTS_SECRET");
     }
 
     #[test]

@@ -8,22 +8,26 @@ mod token;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream;
 use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
 use onetap_bus::{Follower, Job, Resume};
 use onetap_store::config::{ConfigError, Variables};
-use onetap_store::{Store, open};
+use onetap_store::{Error, Store, open};
 
 pub use config::Config;
 pub use token::token;
 
 use request::{Call, Refusal, What};
+use sse::End;
 
 /// A body, whole or growing: it serves lambda_http's streaming, hyper and axum alike.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -52,22 +56,31 @@ impl JobEvents {
         Ok(JobEvents::new(store, Config::from_variables(variables)?))
     }
 
-    /// One invocation of Lambda's.
+    /// One invocation of Lambda's. What a stream counts is known when it ends.
     pub async fn invoke(&self, request: lambda_http::Request) -> Result<Response<Body>, Infallible> {
-        let response = self.handle(request).await;
-        onetap_telemetry::flush();
-        Ok(response)
+        Ok(self.handle(request).await.map(flushed_at_its_end))
     }
 
     /// Answers a request; its body is not looked at. A stream's head is answered once the store has, its body as the
     /// job goes on.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body> {
-        let answer = match Call::read(&request, &self.config.secret) {
+        let answer = match Call::read(&request, &self.config.secrets) {
             Ok(Call { job, what: What::State }) => self.state(&job).await,
-            Ok(Call { job, what: What::Events(resume) }) => self.events(job, resume).await,
+            Ok(Call { job, what: What::Events(resume, left) }) => {
+                // What it was, the store has logged.
+                Ok(self.events(job, resume, left).await.unwrap_or_else(|_| come_back()))
+            }
             Err(refusal) => Err(refusal),
         };
-        let mut response = answer.unwrap_or_else(refused);
+        self.headed(answer.unwrap_or_else(refused))
+    }
+
+    /// The answer to a client for whose stream there is no room: for a server that counts its streams.
+    pub fn come_back(&self) -> Response<Body> {
+        self.headed(come_back())
+    }
+
+    fn headed(&self, mut response: Response<Body>) -> Response<Body> {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -83,24 +96,54 @@ impl JobEvents {
         }
     }
 
-    async fn events(&self, job: Job, resume: Resume) -> Result<Response<Body>, Refusal> {
-        let follower = Follower::start(self.store.clone(), job, resume).await.map_err(unavailable)?;
-        if follower.is_over() {
+    async fn events(&self, job: Job, resume: Resume, left: Duration) -> Result<Response<Body>, Error> {
+        let end = End::new(self.config.max, left);
+        let follower = Follower::start(self.store.clone(), job, resume).await?;
+        // Never longer than the stream itself.
+        let mut follower = follower.with_grace(self.config.grace.min(self.config.max));
+        // 204 ends the client's reconnecting for good. It may have lost its connection within the grace: what was
+        // overtaken may still come.
+        if follower.is_over() && !follower.has_more().await? {
             let mut response = Response::new(Full::default().boxed_unsync());
             *response.status_mut() = StatusCode::NO_CONTENT;
             return Ok(response);
         }
-        let mut response = Response::new(sse::body(follower, &self.config));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        // Proxies that know this one would otherwise collect events until they have a page of them.
-        headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-        Ok(response)
+        Ok(event_stream(sse::body(follower, self.config.keepalive, end)))
     }
 }
 
+fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // Proxies that know this one would otherwise collect events until they have a page of them.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+/// To a failure that passes: `EventSource` gives up for good after any status but 200, and comes back after an end.
+fn come_back() -> Response<Body> {
+    event_stream(Full::from(sse::come_back()).boxed_unsync())
+}
+
+/// Flushes the metrics before the end of the body is told: after it, Lambda may freeze the process at once.
+fn flushed_at_its_end(body: Body) -> Body {
+    if body.size_hint().exact().is_some() {
+        onetap_telemetry::flush();
+        return body;
+    }
+    let frames = stream::unfold(body, |mut body| async move {
+        let frame = body.frame().await;
+        if frame.is_none() {
+            onetap_telemetry::flush();
+        }
+        Some((frame?, body))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
 /// What it was, the store has logged.
-fn unavailable(_: onetap_store::Error) -> Refusal {
+fn unavailable(_: Error) -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read; try again")
 }
 

@@ -1,6 +1,7 @@
 //! What a request asks for, or why it gets nothing.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, StatusCode};
 use onetap_bus::{Job, Resume};
@@ -8,7 +9,7 @@ use onetap_store::Position;
 use onetap_store::config::Secret;
 use percent_encoding::percent_decode_str;
 
-use crate::token::opens;
+use crate::token::opens_for;
 
 /// A request that may be answered.
 pub(crate) struct Call {
@@ -17,8 +18,8 @@ pub(crate) struct Call {
 }
 
 pub(crate) enum What {
-    /// The job's events, from there on.
-    Events(Resume),
+    /// The job's events, from there on, for as long as the token opens it.
+    Events(Resume, Duration),
     /// Its latest state.
     State,
 }
@@ -40,7 +41,7 @@ fn bad(message: impl Into<Cow<'static, str>>) -> Refusal {
 }
 
 impl Call {
-    pub(crate) fn read<B>(request: &Request<B>, secret: &Secret) -> Result<Call, Refusal> {
+    pub(crate) fn read<B>(request: &Request<B>, secrets: &[Secret]) -> Result<Call, Refusal> {
         let segments: Vec<&str> = request.uri().path().split('/').skip(1).collect();
         let (id, events) = match segments[..] {
             ["jobs", id] => (id, false),
@@ -54,10 +55,10 @@ impl Call {
         let domain = query.get("domain")?.unwrap_or_default();
         // An id or a domain that cannot be has no token either; that it cannot be is no secret.
         let job = Job::new(domain, decoded(id)?).map_err(|malformed| bad(malformed.to_string()))?;
-        if !query.get("token")?.is_some_and(|token| opens(secret, &job, &token)) {
+        let Some(left) = query.get("token")?.and_then(|token| opens_for(secrets, &job, &token)) else {
             return Err(Refusal::new(StatusCode::UNAUTHORIZED, "the token is missing, wrong or expired"));
-        }
-        let what = if events { What::Events(resume(request.headers(), &query)?) } else { What::State };
+        };
+        let what = if events { What::Events(resume(request.headers(), &query)?, left) } else { What::State };
         Ok(Call { job, what })
     }
 }

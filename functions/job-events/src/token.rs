@@ -3,7 +3,7 @@
 //! A domain holds no colon and an expiry is digits, so that the signed text reads in one way only.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
 use onetap_bus::Job;
@@ -21,17 +21,18 @@ pub fn token(secret: &Secret, job: &Job, expiry: u64) -> String {
     token
 }
 
-/// Whether `token` opens `job` now. The comparison takes the same time wherever the first difference is.
-pub(crate) fn opens(secret: &Secret, job: &Job, token: &str) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let checked = || {
-        let (expiry, signature) = token.split_once('.')?;
-        // Digits as they were signed: `+1` and `01` are other texts.
-        let seconds: u64 = expiry.parse().ok()?;
-        (seconds.to_string() == expiry && now < seconds).then_some(())?;
-        signed(secret, job, seconds)?.verify_slice(&unhex(signature)?).ok()
-    };
-    checked().is_some()
+/// For how long `token` opens `job` from now on; `None` if it does not. Any of the secrets may have made it. The
+/// comparison takes the same time wherever the first difference is.
+pub(crate) fn opens_for(secrets: &[Secret], job: &Job, token: &str) -> Option<Duration> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (expiry, signature) = token.split_once('.')?;
+    // Digits as they were signed: `+1` and `01` are other texts.
+    let seconds: u64 = expiry.parse().ok()?;
+    let left = Duration::from_secs(seconds).checked_sub(now).filter(|left| !left.is_zero())?;
+    let signature = unhex(signature)?;
+    let made_it =
+        |secret| signed(secret, job, seconds).is_some_and(|mac| mac.verify_slice(&signature).is_ok());
+    (seconds.to_string() == expiry && secrets.iter().any(made_it)).then_some(left)
 }
 
 fn signed(secret: &Secret, job: &Job, expiry: u64) -> Option<Hmac<Sha256>> {
@@ -58,6 +59,10 @@ mod tests {
         Job::new(domain, id).unwrap()
     }
 
+    fn opens(secret: &Secret, job: &Job, token: &str) -> bool {
+        opens_for(std::slice::from_ref(secret), job, token).is_some()
+    }
+
     #[test]
     fn a_token_is_what_other_programs_make_of_it() {
         // printf 'scan:job-1:32503680000' | openssl dgst -sha256 -hmac secret
@@ -75,6 +80,15 @@ mod tests {
         assert!(!opens(&secret, &job("other", "a:b"), &good));
         assert!(!opens(&Secret::new("another"), &job("scan", "a:b"), &good));
         assert!(!opens(&secret, &job("scan", "a:b"), &token(&secret, &job("scan", "a:b"), 1_700_000_000)));
+    }
+
+    #[test]
+    fn a_token_of_any_of_the_secrets_opens_its_job() {
+        let [old, new, other] = ["old", "new", "other"].map(Secret::new);
+        let job = job("scan", "job-1");
+        let open = |secret| opens_for(&[new.clone(), old.clone()], &job, &token(secret, &job, FAR)).is_some();
+        assert_eq!([&old, &new, &other].map(open), [true, true, false]);
+        assert!(opens_for(&[], &job, &token(&old, &job, FAR)).is_none());
     }
 
     #[test]

@@ -5,11 +5,11 @@ mod client;
 #[path = "../../../shared/bus/tests/support/mod.rs"]
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use client::{Client, Told};
+use client::{Client, GRACE, Told};
 use http::{Method, Request, StatusCode};
-use job_events::JobEvents;
+use job_events::{Config, JobEvents};
 use onetap_bus::{Bus, Event};
 use onetap_store::testing::{Fault, Faulty};
 use support::{World, on_every_backend};
@@ -20,6 +20,7 @@ on_every_backend! {
     a_client_that_resumes_is_told_the_rest
     a_client_is_spared_what_it_has_by_its_last_seq
     a_finished_job_that_was_seen_whole_is_204
+    an_event_that_the_last_one_overtook_is_told
     a_trimmed_last_event_id_is_a_gap_and_then_what_is_left
     the_state_is_the_highest_seq_or_404
 }
@@ -38,6 +39,13 @@ async fn publish(world: &World, events: &[Event]) {
 
 fn client(world: &World) -> Client {
     Client::new(JobEvents::new(world.store.clone(), client::config()), world.job("a"))
+}
+
+/// A client of a gateway that waits longer for what was overtaken than any machine needs to publish it.
+fn patient_client(world: &World) -> Client {
+    let [max, grace] = [100, 90].map(Duration::from_secs);
+    let config = Config { max, grace, ..client::config() };
+    Client::new(JobEvents::new(world.store.clone(), config), world.job("a"))
 }
 
 fn texts(events: &[Event]) -> Vec<&str> {
@@ -97,6 +105,24 @@ async fn a_finished_job_that_was_seen_whole_is_204(world: World) {
     assert_eq!(client(&world).last_event_id(&last).status("").await, StatusCode::NO_CONTENT);
     assert_eq!(client(&world).status("&last_seq=51").await, StatusCode::NO_CONTENT);
     assert_eq!(client(&world).status("").await, StatusCode::OK, "who has seen nothing is told all of it");
+}
+
+async fn an_event_that_the_last_one_overtook_is_told(world: World) {
+    let mut events = whole_job(&world);
+    events.swap(3, 4);
+    publish(&world, &events[..4]).await;
+    let mut stream = patient_client(&world).open("").await;
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        told.extend(stream.event().await);
+    }
+    // `done` was told: whoever sees it lose its connection now comes back for the rest.
+    let last = told[3].id.clone().unwrap();
+    publish(&world, &events[4..]).await;
+    told.extend(stream.event().await);
+    assert_eq!(told.iter().map(|told| told.data.as_str()).collect::<Vec<_>>(), texts(&events));
+    let resumed = patient_client(&world).last_event_id(&last).open("").await.event().await;
+    assert_eq!(resumed.as_ref(), told.last());
 }
 
 async fn a_trimmed_last_event_id_is_a_gap_and_then_what_is_left(world: World) {
@@ -264,25 +290,99 @@ async fn events_put_the_comments_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_cannot_be_read_is_503_and_in_the_middle_an_end() {
+async fn the_stream_of_a_finished_job_stays_open_for_the_grace_and_then_ends() {
+    let world = World::memory().await;
+    publish(&world, &whole_job(&world)).await;
+    let start = Instant::now();
+    assert_eq!(client(&world).open("").await.rest().await.len(), 5);
+    assert_eq!(start.elapsed(), GRACE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_comes_back_within_the_grace_is_told_what_was_overtaken() {
+    let world = World::memory().await;
+    let mut events = whole_job(&world);
+    events.swap(3, 4);
+    publish(&world, &events[..4]).await;
+    let mut stream = client(&world).open("").await;
+    let mut last = None;
+    for _ in 0..4 {
+        last = stream.event().await;
+    }
+    drop(stream);
+    // It has seen the job's end and all that there is. A 204 would end its reconnecting for good.
+    let back = client(&world).last_event_id(&last.unwrap().id.unwrap());
+    let overtaken = async {
+        tokio::time::sleep(GRACE / 2).await;
+        publish(&world, &events[4..]).await;
+    };
+    let (told, ()) = tokio::join!(async { back.open("").await.rest().await }, overtaken);
+    assert_eq!(told.iter().map(|told| told.data.as_str()).collect::<Vec<_>>(), texts(&events[4..]));
+    let start = Instant::now();
+    let whole = client(&world).last_event_id(&told[0].id.clone().unwrap()).status("").await;
+    assert_eq!((whole, start.elapsed()), (StatusCode::NO_CONTENT, GRACE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_a_store_that_cannot_be_read_is_asked_to_come_back() {
     let world = World::memory().await;
     let down = Faulty::new(world.store.clone(), |_| Fault::NotSent);
     let broken = Client::new(JobEvents::new(down, client::config()), world.job("a"));
-    assert_eq!(broken.status("").await, 503);
-    assert_eq!(broken.state().await.0, 503);
+    let mut pauses = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let response = broken.get(&broken.uri("/events", "")).await;
+        // `EventSource` never comes back after any other status, nor to what is no event stream.
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["access-control-allow-origin"], "https://page.example");
+        pauses.insert(retry(&client::text(response).await));
+    }
+    assert!(pauses.iter().all(|pause| (2000..=5000).contains(pause)), "{pauses:?}");
+    assert!(pauses.len() > 1, "not all of them at the same moment: {pauses:?}");
+    assert_eq!(broken.state().await.0, 503, "a page that asks for the state can read a status");
+    let unknown = broken.get("/jobs/a/events?domain=scan").await;
+    assert_eq!(unknown.status(), 401, "what does not pass stays what it is");
+}
+
+/// The pause that a stream of nothing else asks for, in milliseconds.
+fn retry(text: &str) -> u64 {
+    text.strip_prefix("retry: ").and_then(|rest| rest.strip_suffix("\n\n")).unwrap().parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_in_the_middle_ends_the_stream_and_nothing_is_lost_or_repeated() {
+    let world = World::memory().await;
     let events = whole_job(&world);
     publish(&world, &events[..1]).await;
     let failing = Faulty::first(world.store.clone(), vec![Fault::Pass, Fault::NotSent]);
     let mut stream = Client::new(JobEvents::new(failing, client::config()), world.job("a")).open("").await;
     let first = stream.event().await.unwrap();
     publish(&world, &events[1..]).await;
-    assert_eq!(stream.event().await, None);
+    assert!((2000..=5000).contains(&retry(&stream.frame().await.unwrap())));
+    assert_eq!(stream.frame().await, None);
     let rest = client(&world).last_event_id(&first.id.unwrap()).open("").await.rest().await;
     assert_eq!(
         rest.iter().map(|told| told.data.as_str()).collect::<Vec<_>>(),
         texts(&events[1..]),
         "and it resumes"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_with_its_token_and_says_so_last() {
+    let world = World::memory().await;
+    let events = whole_job(&world);
+    publish(&world, &events[..2]).await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let client = client(&world);
+    // Longer than the machine can be busy with other things, shorter than a stream.
+    let start = Instant::now();
+    let told = client.open_until(now + 20).await.rest().await;
+    assert!(start.elapsed() <= Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(told.len(), 3);
+    assert_eq!(told[2], Told { event: Some("expired".into()), id: None, data: "{}".into() });
+    let told = client.open_until(now + 1000).await.rest().await;
+    assert_eq!(told.len(), 2, "a stream that ends before its token says nothing of it");
 }
 
 #[tokio::test]

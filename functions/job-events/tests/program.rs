@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use onetap_bus::{Bus, Job};
-use onetap_servers::RuntimeApi;
-use support::World;
+use onetap_servers::{Fault, Proxy, RuntimeApi};
+use support::{World, stores};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_job-events");
 
@@ -60,4 +60,34 @@ async fn a_job_is_streamed_through_the_runtime_api_on_dynamodb() {
     for event in &events {
         assert!(stream.contains(&format!("data: {}\n\n", event.text())), "{stream}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_stream_counts_is_among_the_metrics_of_its_own_invocation() {
+    let world = World::dynamodb().await;
+    let proxy = Proxy::start(world.variable("AWS_ENDPOINT_URL_DYNAMODB")).await;
+    let mut variables = stores::dynamodb(proxy.url(), stores::PATIENT);
+    variables
+        .extend([("JOB_EVENTS_SECRET", "secret".to_owned()), ("JOB_EVENTS_ALLOW_ORIGIN", "*".to_owned())]);
+    let api = RuntimeApi::start();
+    let program = api.run(Path::new(PROGRAM), variables);
+    let stream =
+        api.invoke(include_str!("../../../events/job-events/follow-a-job.json"), Duration::from_secs(60));
+    // The stream has begun, and reads its job's log again: there the store fails, which the function counts.
+    let outage = async {
+        while proxy.requests() < 4 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        proxy.inject(Some(Fault::Close));
+    };
+    let (answer, ()) = tokio::join!(stream, outage);
+    let body = String::from_utf8(answer.unwrap().body.to_vec()).unwrap();
+    assert!(body.contains("retry: 1000"), "it had begun: {body}");
+    // Lambda freezes the process here, and may never wake it again.
+    let said = program.kill();
+    let counted = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+        line["operation"] == "read" && line["kv_error_total"].as_u64() > Some(0)
+    };
+    assert!(said.lines().any(counted), "{said}");
 }

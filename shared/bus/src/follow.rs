@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use onetap_store::{BoxStream, Error, Position, Record, Store};
+use tokio::time::{Instant, timeout_at};
 
 use crate::Job;
 use crate::event::Place;
@@ -38,6 +39,9 @@ pub struct Follower {
     unseen: VecDeque<Record>,
     finished: bool,
     gap: bool,
+    grace: Duration,
+    /// When the grace ends. It begins when the job has ended and all that is known of it was told.
+    over_at: Option<Instant>,
 }
 
 impl fmt::Debug for Follower {
@@ -67,10 +71,18 @@ impl Follower {
             unseen: VecDeque::new(),
             finished: false,
             gap: seen != resume.after,
+            grace: Duration::ZERO,
+            over_at: None,
         };
         follower.take(records);
         follower.unseen.retain(|record| Some(record.position) > seen);
         Ok(follower)
+    }
+
+    /// Waits for `grace` after the job's last event for events that it overtook: a standard queue keeps no order.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Follower {
+        Follower { grace, ..self }
     }
 
     /// Whether the event that the client saw last is not in the log any more: something may be missing in between.
@@ -78,50 +90,66 @@ impl Follower {
         self.gap
     }
 
-    /// Whether the job has ended and there is nothing that the client has not seen.
+    /// Whether the job has ended and nothing is known that the client has not seen. [`Follower::has_more`] also waits for
+    /// what may have been overtaken.
     pub fn is_over(&self) -> bool {
         self.finished && self.unseen.is_empty()
     }
 
-    /// The next event, waiting for it; `None` when the job has ended and all was told. An error ends it too: follow
-    /// anew from the last event that was told.
+    /// The next event, waiting for it; `None` when the job has ended, all was told and the grace is over. An error ends
+    /// it too: follow anew from the last event that was told.
     ///
     /// May be dropped while it waits, and called again.
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
-        loop {
-            if let Some(record) = self.unseen.pop_front() {
-                return Ok(Some(record));
-            }
-            if self.finished {
-                return Ok(None);
-            }
+        Ok(if self.has_more().await? { self.unseen.pop_front() } else { None })
+    }
+
+    /// Waits like [`Follower::next`], and says whether that has something to tell.
+    pub async fn has_more(&mut self) -> Result<bool, Error> {
+        while self.unseen.is_empty() {
             if self.stale {
                 let page = self.store.read(&self.job.log()?, self.resume.after, PAGE).await?;
                 self.stale = page.len() == PAGE;
                 self.take(page);
-                continue;
-            }
-            match &mut self.rings {
-                Some(rings) => {
-                    let mut rang = rings.next().await;
-                    // What rang meanwhile is answered by the same read.
-                    while matches!(rang, Some(Ok(()))) {
-                        let Some(more) = rings.next().now_or_never() else {
-                            break;
-                        };
-                        rang = more;
-                    }
-                    if !matches!(rang, Some(Ok(()))) {
-                        self.rings = None;
-                    }
+            } else if !self.finished {
+                self.ring().await?;
+            } else {
+                let now = Instant::now();
+                let over_at = *self.over_at.get_or_insert_with(|| now.checked_add(self.grace).unwrap_or(now));
+                if now >= over_at {
+                    return Ok(false);
                 }
-                None => {
-                    tokio::time::sleep(PAUSE).await;
-                    self.rings = Some(self.store.watch(&self.job.channel()?).await?);
+                if let Ok(rang) = timeout_at(over_at, self.ring()).await {
+                    rang?;
                 }
             }
-            self.stale = self.rings.is_some();
         }
+        Ok(true)
+    }
+
+    /// Returns when the job's channel has rung, or may have.
+    async fn ring(&mut self) -> Result<(), Error> {
+        match &mut self.rings {
+            Some(rings) => {
+                let mut rang = rings.next().await;
+                // What rang meanwhile is answered by the same read.
+                while matches!(rang, Some(Ok(()))) {
+                    let Some(more) = rings.next().now_or_never() else {
+                        break;
+                    };
+                    rang = more;
+                }
+                if !matches!(rang, Some(Ok(()))) {
+                    self.rings = None;
+                }
+            }
+            None => {
+                tokio::time::sleep(PAUSE).await;
+                self.rings = Some(self.store.watch(&self.job.channel()?).await?);
+            }
+        }
+        self.stale = self.rings.is_some();
+        Ok(())
     }
 
     fn take(&mut self, records: Vec<Record>) {

@@ -14,7 +14,7 @@ use onetap_servers::{Redis, TcpProxy};
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Keep, Key, Log, Position, Record, Store};
 use support::{World, on_every_backend, stores};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -25,6 +25,7 @@ on_every_backend! {
     a_job_that_was_seen_whole_is_over
     a_last_event_that_is_gone_is_a_gap_and_all_that_is_left_comes
     an_event_after_the_end_is_still_told
+    an_event_that_the_end_overtook_is_told_within_the_grace
     a_long_log_is_told_to_its_end
     followers_of_a_running_job_are_told_every_event_once
 }
@@ -151,6 +152,21 @@ async fn an_event_after_the_end_is_still_told(world: World) {
     assert!(follow(&world, Resume { after: Some(told[0].position), last_seq: None }).await.is_over());
     events.push(late);
     assert_told(&rest(&mut follow(&world, Resume::default()).await).await, &events);
+}
+
+async fn an_event_that_the_end_overtook_is_told_within_the_grace(world: World) {
+    let mut events = whole_job(&world);
+    events.swap(3, 4);
+    publish(&world, &events[..4]).await;
+    let mut follower = follow(&world, Resume::default()).await.with_grace(PATIENCE);
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        told.extend(next(&mut follower).await);
+    }
+    assert!(follower.is_over(), "as far as anybody knows");
+    publish(&world, &events[4..]).await;
+    told.extend(next(&mut follower).await);
+    assert_told(&told, &events);
 }
 
 async fn a_long_log_is_told_to_its_end(world: World) {
@@ -294,4 +310,33 @@ async fn a_store_that_fails_is_told_and_following_goes_on_afterwards() {
     publish(&world, &events).await;
     assert!(follower.next().await.is_err());
     assert_told(&rest(&mut follower).await, &events);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_job_has_no_more_when_its_grace_is_over() {
+    let world = World::memory().await;
+    let (mut events, late) = (whole_job(&world), world.event("a", "reward", 41));
+    publish(&world, &events).await;
+    let start = Instant::now();
+    let mut follower = follow(&world, Resume::default()).await.with_grace(Duration::from_secs(3));
+    let overtaken = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        publish(&world, std::slice::from_ref(&late)).await;
+    };
+    let mut told = Vec::new();
+    let listener = async {
+        loop {
+            // Dropped in between, and told of late events: neither makes the grace longer.
+            match timeout(Duration::from_millis(700), follower.next()).await {
+                Ok(Ok(Some(record))) => told.push(record),
+                Ok(end) => return end.unwrap(),
+                Err(_) => {}
+            }
+        }
+    };
+    assert_eq!(tokio::join!(listener, overtaken).0, None);
+    assert_eq!(start.elapsed(), Duration::from_secs(3));
+    events.push(late);
+    assert_told(&told, &events);
+    assert!(!follower.has_more().await.unwrap(), "and it stays over");
 }

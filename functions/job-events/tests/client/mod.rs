@@ -14,12 +14,16 @@ use tokio::time::timeout;
 /// The one of the events in the repository.
 pub const SECRET: &str = "secret";
 
+/// How long a finished job's stream stays open in these tests.
+pub const GRACE: Duration = Duration::from_millis(200);
+
 pub fn config() -> Config {
     Config {
-        secret: Secret::new(SECRET),
+        secrets: vec![Secret::new(SECRET)],
         allow_origin: "https://page.example".parse().unwrap(),
         max: Duration::from_secs(25),
         keepalive: Duration::from_secs(15),
+        grace: GRACE,
     }
 }
 
@@ -68,17 +72,30 @@ impl Client {
     }
 
     pub async fn open(&self, parameters: &str) -> Stream {
-        let response = self.get(&self.uri("/events", parameters)).await;
+        self.stream(&self.uri("/events", parameters)).await
+    }
+
+    /// With a token that ends then.
+    pub async fn open_until(&self, expiry: u64) -> Stream {
+        let (job, token) = (&self.job, self.token(expiry));
+        self.stream(&format!("/jobs/{}/events?domain={}&token={token}", job.id(), job.domain())).await
+    }
+
+    async fn stream(&self, uri: &str) -> Stream {
+        let response = self.get(uri).await;
         assert_eq!(response.status(), StatusCode::OK);
         Stream { body: response.into_body(), told: VecDeque::new() }
     }
 
     pub async fn state(&self) -> (StatusCode, String) {
         let response = self.get(&self.uri("", "")).await;
-        let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(body.to_vec()).unwrap())
+        (response.status(), text(response).await)
     }
+}
+
+pub async fn text(response: Response<Body>) -> String {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
 }
 
 pub struct Stream {

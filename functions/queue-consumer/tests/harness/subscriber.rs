@@ -18,10 +18,11 @@ const SECRET: &str = "the gateway's";
 
 pub fn gateway(store: Arc<dyn Store>) -> JobEvents {
     let config = Config {
-        secret: Secret::new(SECRET),
+        secrets: vec![Secret::new(SECRET)],
         allow_origin: "*".parse().unwrap(),
         max: Duration::from_secs(2),
         keepalive: Duration::from_millis(100),
+        grace: Duration::from_millis(20),
     };
     JobEvents::new(store, config)
 }

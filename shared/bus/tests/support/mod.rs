@@ -40,6 +40,11 @@ impl World {
         World { store, config, domain, environment, redis, _server: Box::new(server) }
     }
 
+    /// A variable of the store's environment.
+    pub fn variable(&self, name: &str) -> &str {
+        &self.environment.iter().find(|(n, _)| *n == name).unwrap().1
+    }
+
     pub async fn memory() -> World {
         World::new(Arc::new(Memory::new()), Vec::new(), None, ())
     }
