@@ -7,7 +7,6 @@ import { STAGES } from "./bus.js";
 
 let job = null;
 let source = null;
-let late = 0;
 let changed = () => {};
 /** Ids in the order they came, and how many came that had come before. */
 let heard = [];
@@ -26,9 +25,9 @@ export function start(then) {
 export const tally = () => ({ heard: new Set(heard).size, repeats });
 
 /** Follows this job from its beginning. */
-export function follow(domain, { job_id, token, events }) {
+export function follow(domain, { job_id, token }) {
   breakOff();
-  job = { id: job_id, query: `domain=${domain}&token=${token}`, state: `${domain}:state:${job_id}`, events };
+  job = { id: job_id, query: `domain=${domain}&token=${token}`, state: `${domain}:state:${job_id}` };
   heard = [];
   repeats = 0;
   $("heard").replaceChildren();
@@ -44,23 +43,17 @@ function connect(after) {
   source.onopen = () => status("live");
   source.onmessage = (event) => mine === job && hear(event);
   source.addEventListener("gap", () => $("heard").append(el("li.resumed", "gap")));
+  source.addEventListener("expired", () => $("heard").append(el("li.resumed", "expired")));
   source.onerror = () => {
-    // While it is `CONNECTING` the browser resumes by itself, with the id it saw last.
+    // While it is `CONNECTING` the browser resumes by itself, with the id it saw last: also when the store is down.
     if (mine !== job || source?.readyState !== EventSource.CLOSED) return;
     source = null;
-    // In a shuffled job `done` may come first. Whoever knows that more is to come asks again.
-    if (tally().heard < job.events) {
-      status("late");
-      late = setTimeout(() => connect(heard.at(-1) ?? ""), 1000);
-    } else {
-      status("ended");
-    }
+    status("ended");
   };
   status("live");
 }
 
 function breakOff() {
-  clearTimeout(late);
   source?.close();
   source = null;
   if (job) status("broken");
@@ -76,7 +69,7 @@ function status(state) {
   frame(() => {
     say($("client-status"), `client_${state}`);
     $("client-status").className = state;
-    $("break").disabled = state === "ended" || state === "late";
+    $("break").disabled = state === "ended";
     say($("break"), source ? "break" : "resume");
     changed();
   });

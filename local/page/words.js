@@ -15,7 +15,6 @@ const WORDS = {
   client: ["SSE client", "SSE 用戶端"],
   client_broken: ["broken off", "已斷線"],
   client_ended: ["ended", "已結束"],
-  client_late: ["ended, late events still come", "已結束，等遲到的事件"],
   client_live: ["connected", "連線中"],
   client_none: ["Send a job to follow it here, event by event.", "送出一個工作，就會在這裡逐筆跟到。"],
   client_resumed: ["resumed after {0}", "從 {0} 之後接續"],

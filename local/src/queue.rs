@@ -23,8 +23,9 @@ const VISIBILITY: Duration = Duration::from_secs(2);
 const CALL: Duration = Duration::from_millis(1800);
 /// So long after a consumer was killed another one starts.
 const RESTART: Duration = Duration::from_secs(1);
-/// What was received so often goes to the dead letters.
-const RECEIVES: u32 = 5;
+/// What was received so often goes to the dead letters: as in `template.yaml`, more often than it can come while the
+/// store is down for a while.
+const RECEIVES: u32 = 100;
 /// As Lambda hands them out.
 const BATCH: usize = 10;
 /// The queue takes no more than this, dead letters included.

@@ -97,6 +97,8 @@ async fn respond(
 ) -> Result<Response<Body>, Infallible> {
     let mut answer = match crowd.enter() {
         Some(place) => place.kept_by(answered(&runner, request).await.unwrap_or_else(Response::from)),
+        // An `EventSource` would never come back after another status.
+        None if is_job_stream(request.uri().path()) => runner.gateway.come_back(),
         None => too_many(),
     };
     for (name, value) in HEADERS {
@@ -104,6 +106,10 @@ async fn respond(
         answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     Ok(answer)
+}
+
+fn is_job_stream(path: &str) -> bool {
+    path.starts_with("/jobs/") && path.ends_with("/events")
 }
 
 async fn answered(runner: &Arc<Runner>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {

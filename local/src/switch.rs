@@ -1,29 +1,30 @@
 //! A store that can be taken down: every call then fails, as if nobody were there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use futures_util::StreamExt;
 use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use tokio::sync::watch;
 
-/// Another store, behind a switch. Who watches already goes on watching: nothing rings while nothing is written.
+/// Another store, behind a switch. Subscriptions break when it is taken down, as those of a server do.
 #[derive(Debug)]
 pub(crate) struct Switch {
     store: Arc<dyn Store>,
-    down: AtomicBool,
+    down: watch::Sender<bool>,
 }
 
 impl Switch {
     pub(crate) fn new(store: Arc<dyn Store>) -> Switch {
-        Switch { store, down: AtomicBool::new(false) }
+        Switch { store, down: watch::Sender::new(false) }
     }
 
     pub(crate) fn set_down(&self, down: bool) {
-        self.down.store(down, Ordering::SeqCst);
+        self.down.send_replace(down);
     }
 
     pub(crate) fn is_down(&self) -> bool {
-        self.down.load(Ordering::SeqCst)
+        *self.down.borrow()
     }
 
     /// The store that notes failures is behind this one, so that this failure is counted here.
@@ -62,7 +63,9 @@ impl Store for Switch {
 
     async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
         self.up("watch")?;
-        self.store.watch(channel).await
+        let mut down = self.down.subscribe();
+        let taken_down = async move { drop(down.wait_for(|down| *down).await) };
+        Ok(self.store.watch(channel).await?.take_until(Box::pin(taken_down)).boxed())
     }
 
     fn max_value(&self) -> usize {

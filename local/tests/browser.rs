@@ -55,6 +55,7 @@ scenarios! {
     an_entry_of_the_chat_is_the_ledgers_and_a_bad_edit_is_explained: "chat_entry",
     a_job_with_duplicates_and_a_killed_consumer_ends_with_equal_counts: "duplicates",
     a_client_that_breaks_off_and_resumes_loses_nothing: "reconnect",
+    a_plain_event_source_sees_every_event_once_with_the_store_down_for_ten_seconds: "outage",
     hundreds_of_keys_and_thousands_of_events_cost_no_more_than_a_screenful: "crowd",
     at_a_phones_width_nothing_has_to_be_scrolled_sideways: "phone_width",
     in_dark_mode_the_page_is_dark: "dark_mode",

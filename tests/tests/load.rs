@@ -244,7 +244,15 @@ async fn the_gateway_bears_64_clients_and_a_store_that_hangs() {
                 Err("the job's end is missing".to_owned())
             })
         },
-        shed: |answer| expect(answer, &[503]),
+        // Who follows is asked to come back by a stream of nothing else: no other status has an `EventSource` return.
+        shed: |answer| {
+            let told = String::from_utf8_lossy(&answer.body).contains("data: ");
+            expect(answer, &[200, 503]).and(if told {
+                Err("told without a store".to_owned())
+            } else {
+                Ok(())
+            })
+        },
     };
     under_load(Function::Gateway, &fleet, &work).await;
 }
@@ -321,14 +329,14 @@ async fn the_runner_bears_64_clients_and_sheds_what_is_too_many() {
     };
     let answers = join_all((0..2 * places).map(listen)).await;
     let tally = Tally { requests: answers.len(), errors: Vec::new(), time: start.elapsed() };
-    let (open, shed): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status() == 200);
+    assert!(
+        answers.iter().all(|answer| answer.status() == 200),
+        "no other status has an `EventSource` return"
+    );
+    // A stream that asks to come back says nothing else, so that its length is known.
+    let goes_on = |answer: &http::Response<_>| !answer.headers().contains_key("content-length");
+    let (open, shed): (Vec<_>, Vec<_>) = answers.into_iter().partition(goes_on);
     assert_eq!((open.len(), shed.len()), (places, places), "it takes what it can");
-    for answer in &shed {
-        assert_eq!(
-            (answer.status().as_u16(), &answer.headers()["retry-after"]),
-            (503, &"1".parse().unwrap())
-        );
-    }
     let refused = ask(runner, 0, 1).await.unwrap_err();
     assert!(refused.starts_with("503"), "nobody else gets in: {refused}");
 

@@ -29,6 +29,9 @@ impl Config {
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
         const SECRET: &str = "JOB_EVENTS_SECRET";
         const ORIGIN: &str = "JOB_EVENTS_ALLOW_ORIGIN";
+        const MAX: &str = "SSE_MAX_SECONDS";
+        const KEEPALIVE: &str = "SSE_KEEPALIVE_SECONDS";
+        const GRACE: &str = "SSE_GRACE_SECONDS";
         let origin = variables.required(ORIGIN)?;
         if !is_origin(&origin) {
             return Err(ConfigError::new(ORIGIN, "is neither `*` nor an origin like https://example.com"));
@@ -39,8 +42,7 @@ impl Config {
         if secrets.is_empty() {
             return Err(ConfigError::new(SECRET, "is not set"));
         }
-        let seconds = |name: &str, default: u64| {
-            let seconds = variables.positive(name, default)?;
+        let seconds = |name: &str, seconds: u64| {
             let too_long = || ConfigError::new(name, "is over a day");
             if seconds > LONGEST_SECONDS { Err(too_long()) } else { Ok(Duration::from_secs(seconds)) }
         };
@@ -48,9 +50,10 @@ impl Config {
             secrets,
             allow_origin: HeaderValue::try_from(origin)
                 .map_err(|_| ConfigError::new(ORIGIN, "cannot stand in a header"))?,
-            max: seconds("SSE_MAX_SECONDS", 25)?,
-            keepalive: seconds("SSE_KEEPALIVE_SECONDS", 15)?,
-            grace: seconds("SSE_GRACE_SECONDS", 3)?,
+            max: seconds(MAX, variables.positive(MAX, 25)?)?,
+            keepalive: seconds(KEEPALIVE, variables.positive(KEEPALIVE, 15)?)?,
+            // 0 ends a stream with the job's last event.
+            grace: seconds(GRACE, variables.parsed(GRACE, "a whole number", 3)?)?,
         })
     }
 }
@@ -81,9 +84,11 @@ mod tests {
             assert_eq!(read(&[(name, "")]).unwrap_err().variable(), name);
         }
         for name in ["SSE_MAX_SECONDS", "SSE_KEEPALIVE_SECONDS", "SSE_GRACE_SECONDS"] {
-            for wrong in ["0", "-1", "soon", "18446744073709551615"] {
+            for wrong in ["-1", "soon", "18446744073709551615"] {
                 assert_eq!(read(&[(name, wrong)]).unwrap_err().variable(), name);
             }
+            let nothing = read(&[(name, "0")]).map(|config| config.grace);
+            assert_eq!(nothing.ok(), (name == "SSE_GRACE_SECONDS").then_some(Duration::ZERO), "{name}");
         }
     }
 

@@ -72,6 +72,48 @@ export async function reconnect(browser) {
   return page;
 }
 
+/** What a plain `EventSource` sees of a job that the store's absence interrupts: nobody reconnects it or asks for anything again. */
+export async function outage(browser) {
+  const page = await browser.open();
+  const call = (method, path, data) => page.request.fetch(`${browser.base}/playground/${path}`, { method, data });
+  const json = async (answer) => (assert.ok((await answer).ok()), (await answer).json());
+  for (let attempt = 1; ; attempt++) {
+    await json(call("PUT", "store", { down: false }));
+    // Half of the first batch takes effect, then the consumer is dead for a second: time to take the store down.
+    await json(call("POST", "consumer/kill"));
+    const { domain, jobs: [{ job_id, token, events }] } = await json(call("POST", "jobs", { copies: 5 }));
+    await page.evaluate(async (url) => {
+      window.plain = new EventSource(url);
+      window.seen = [];
+      window.plain.onmessage = ({ lastEventId, data }) => window.seen.push([lastEventId, JSON.parse(data).seq]);
+      await new Promise((first) => window.plain.addEventListener("message", first, { once: true }));
+    }, `/jobs/${job_id}/events?domain=${domain}&token=${token}`);
+    await json(call("PUT", "store", { down: true }));
+    if ((await page.evaluate(() => window.seen.length)) < events) {
+      await interrupted(page, job_id, events, () => json(call("PUT", "store", { down: false })));
+      return page;
+    }
+    await page.evaluate(() => window.plain.close());
+    assert.ok(attempt < 10, "the store goes down in the middle of the job");
+  }
+}
+
+async function interrupted(page, job_id, events, mend) {
+  const statuses = [];
+  page.on("response", (answer) => answer.url().includes(`/jobs/${job_id}/events`) && statuses.push(answer.status()));
+  await page.waitForTimeout(10_000);
+  assert.ok((await page.evaluate(() => window.seen.length)) < events, "the rest cannot come while the store is down");
+  assert.ok(statuses.length > 0, "the browser came back meanwhile");
+  assert.ok(statuses.every((status) => status === 200), `any other status would be the last: ${statuses}`);
+  await mend();
+  await until(page, "the end of the job, and of the reconnecting", () => window.plain.readyState === EventSource.CLOSED);
+  assert.equal(statuses.at(-1), 204);
+  const seen = await page.evaluate(() => window.seen);
+  assert.equal(seen.length, events, `each event once: ${JSON.stringify(seen)}`);
+  assert.equal(new Set(seen.map(([id]) => id)).size, events);
+  assert.equal(new Set(seen.map(([, seq]) => seq)).size, events);
+}
+
 /** More than five hundred keys and two thousand events: what the page does for them must not grow with them. */
 export async function crowd(browser) {
   const page = await browser.open();

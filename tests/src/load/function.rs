@@ -41,6 +41,8 @@ impl Fleet {
             ("REDIS_URL", store.url()),
             ("STORE_TIMEOUT_MS", "1000".to_owned()),
             ("RUST_LOG", "error".to_owned()),
+            // The streams of a finished job are to end when it was told: their number is what is measured.
+            ("SSE_GRACE_SECONDS", "0".to_owned()),
         ]);
         let (api, program) = (RuntimeApi::start(), function.program());
         let start = || api.run(&program, variables.iter().map(|(name, value)| (*name, value)));
