@@ -87,11 +87,15 @@ def deploy(path, built):
 
 def hurry(queue):
     sqs = client("sqs")
-    policy = json.loads(sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]["RedrivePolicy"])
-    policy["maxReceiveCount"] = 2
+    policy = redrive(queue)["policy"] | {"maxReceiveCount": 2}
     sqs.set_queue_attributes(
         QueueUrl=queue, Attributes={"VisibilityTimeout": "1", "RedrivePolicy": json.dumps(policy)}
     )
+
+
+def redrive(queue):
+    attributes = client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
+    return {"visibility": int(attributes["VisibilityTimeout"]), "policy": json.loads(attributes["RedrivePolicy"])}
 
 
 def send(queue):
@@ -144,7 +148,7 @@ def delete():
 
 
 if __name__ == "__main__":
-    commands = {each.__name__: each for each in (deploy, hurry, send, receive, logs, revoke, delete)}
+    commands = {each.__name__: each for each in (deploy, hurry, redrive, send, receive, logs, revoke, delete)}
     if len(sys.argv) < 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     print(json.dumps(commands[sys.argv[1]](*sys.argv[2:]), ensure_ascii=False))

@@ -132,6 +132,7 @@ fn a_missing_or_wrong_variable_ends_the_start_with_one_line_that_names_it() {
             ("JOB_EVENTS_ALLOW_ORIGIN", ""),
             ("JOB_EVENTS_ALLOW_ORIGIN", "planted.example"),
             ("SSE_MAX_SECONDS", "0"),
+            ("SSE_GRACE_SECONDS", "soon"),
             ("SSE_POLL_MS", "often"),
         ],
     ];

@@ -212,16 +212,33 @@ async fn edits(bot: &Bot) {
     bot.expect(edit, "openapi", 200).await;
 }
 
+/// What failed comes again for longer than an hour before it is a dead letter. That nothing good becomes one meanwhile is
+/// shown in the model of the queue: an hour is too long for this test.
+fn the_queue_outlasts_an_outage_of_an_hour(bot: &Bot) {
+    let set = bot.cloud.script(&["redrive", bot.stack.output("QueueUrl")], &Value::Null);
+    // A number in AWS' answers; ministack keeps it as the template's text.
+    let receives = match &set["policy"]["maxReceiveCount"] {
+        Value::String(text) => text.parse().unwrap(),
+        number => number.as_u64().unwrap(),
+    };
+    let seconds = set["visibility"].as_u64().unwrap() * (receives - 1);
+    assert!(seconds > 3600, "{set}");
+}
+
 async fn messages(bot: &Bot, store: &dyn Store) {
-    bot.cloud.script(&["hurry", bot.stack.output("QueueUrl")], &Value::Null);
-    for scenario in ["duplicates", "malformed", "whole-job"] {
-        bot.queue(&bodies(scenario).into());
+    the_queue_outlasts_an_outage_of_an_hour(bot);
+    let mut malformed = bodies("malformed");
+    let bad = malformed.split_off(1);
+    for good in [bodies("duplicates"), malformed, bodies("whole-job")] {
+        bot.queue(&good.into());
     }
     assert_eq!(told(store, 8).await, [0, 10, 11, 12, 20, 30, 40, 51], "each event once");
+    // Only now: on a busy machine a good message, too, may come more often than a hurried queue allows.
+    bot.cloud.script(&["hurry", bot.stack.output("QueueUrl")], &Value::Null);
+    let mut bad: Vec<_> = bad.iter().map(|body| body.as_str().unwrap().to_owned()).collect();
+    bot.queue(&json!(bad));
     let mut dead = bot.dead_letters(3);
     dead.sort_unstable();
-    let mut bad: Vec<_> =
-        bodies("malformed")[1..4].iter().map(|body| body.as_str().unwrap().to_owned()).collect();
     bad.sort_unstable();
     assert_eq!(dead, bad, "what cannot be published is kept among the dead letters");
 
@@ -276,7 +293,7 @@ async fn the_stack_is_deployed_and_used_with_fifo_queues_on_upstash() {
 
     deliveries(&bot).await;
     edits(&bot).await;
-    bot.cloud.script(&["hurry", bot.stack.output("QueueUrl")], &Value::Null);
+    the_queue_outlasts_an_outage_of_an_hour(&bot);
     let in_a_group = |body: Value| json!(["job-1", body]);
     bot.queue(&bodies("whole-job").into_iter().map(in_a_group).collect());
     assert_eq!(told(&*store, 7).await, [0, 10, 11, 20, 30, 40, 51]);

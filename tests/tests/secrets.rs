@@ -65,7 +65,7 @@ const OTHERS: [(&str, &str); 6] = [
 ];
 
 /// Everything else that is read.
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "STORE",
     "STORE_TIMEOUT_MS",
     "SSE_POLL_MS",
@@ -85,6 +85,7 @@ const NAMES: [&str; 21] = [
     "IDEM_WAIT_INTERVAL_MS",
     "SSE_MAX_SECONDS",
     "SSE_KEEPALIVE_SECONDS",
+    "SSE_GRACE_SECONDS",
     "EVENT_SHARD_COUNT",
     "EVENT_STREAM_MAXLEN",
 ];

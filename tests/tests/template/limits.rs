@@ -1,9 +1,19 @@
 //! How long things take, and how long they are kept: numbers that only make sense together.
 
-use onetap_store::config::Variables;
-use onetap_tests::functions::Function;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::document::{Template, number, target};
+use onetap_bus::Job;
+use onetap_sqs::{Queue, poll};
+use onetap_store::Memory;
+use onetap_store::config::Variables;
+use onetap_store::testing::{Fault, Faulty};
+use onetap_tests::functions::Function;
+use queue_consumer::QueueConsumer;
+use tokio::time::{Instant, sleep};
+
+use crate::document::{Stack, Template, number, target};
 use crate::stories::{LAMBDAS_OWN, environment};
 use crate::{ORIGIN, every_stack};
 
@@ -45,6 +55,74 @@ fn a_batch_that_is_being_handled_stays_out_of_sight() {
             "{visibility} s for batches of up to {timeout} s with {name}"
         );
     }
+}
+
+/// The store may be away for so long, and nobody has to put a message back by hand.
+const OUTAGE: Duration = Duration::from_secs(3600);
+
+/// When it is back, everything that waited has come through within this time.
+const RECOVERY: Duration = Duration::from_secs(120);
+
+/// A queue as the template makes it, with its dead letters, in the model of SQS.
+fn modelled(stack: &Stack, name: &str) -> (Queue, Queue) {
+    let properties = stack.properties("Queue");
+    let visibility = Duration::from_secs(number(&properties["VisibilityTimeout"]));
+    let receives = number(&properties["RedrivePolicy"]["maxReceiveCount"]);
+    let dead = Queue::new(&format!("dead-{name}"));
+    let queue = Queue::new(name).with_visibility(visibility);
+    (queue.with_dead_letters(&dead, u32::try_from(receives).unwrap()), dead)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_an_hour_needs_no_hand() {
+    for (kind, name) in [("standard", "jobs"), ("fifo", "jobs.fifo")] {
+        let stack = Template::read().with(&[ORIGIN, ("QueueType", kind)]);
+        let (queue, dead) = modelled(&stack, name);
+        let down = Arc::new(AtomicBool::new(true));
+        let store = Faulty::new(Arc::new(Memory::new()), {
+            let down = Arc::clone(&down);
+            move |_| if down.load(Ordering::SeqCst) { Fault::NotSent } else { Fault::Pass }
+        });
+        let job = |n: u64| Job::new("scan", format!("job-{n}")).unwrap();
+        let event = |n: u64, seq| {
+            let id = job(n).id().to_owned();
+            format!(
+                r#"{{"job_id":"{id}","domain":"scan","stage":"vision","seq":{seq},"data":{{}},"timestamp":"2025-11-03T08:15:30Z"}}"#
+            )
+        };
+        for n in 0..20 {
+            for seq in 10..13 {
+                queue.send_to_group(job(n).id(), &format!("{n}-{seq}"), event(n, seq));
+            }
+        }
+        queue.send_to_group("job-0", "bad", "not an event");
+        let consumer = QueueConsumer::new(store.clone(), queue_consumer::Config::default());
+        let consume = || poll(&queue, async |event| Some(consumer.handle(event, later()).await));
+        let story = async {
+            sleep(OUTAGE).await;
+            assert!(dead.is_empty(), "{kind}: {} wait to be put back by hand", dead.len());
+            down.store(false, Ordering::SeqCst);
+            let back = Instant::now();
+            while queue.len() > 1 {
+                sleep(Duration::from_secs(1)).await;
+            }
+            assert!(back.elapsed() <= RECOVERY, "{kind}: {:?} after the store was back", back.elapsed());
+            for n in 0..20 {
+                let state = job(n).state(&*store).await.unwrap();
+                assert_eq!(state, Some(event(n, 12)), "{kind}: job {n} came through");
+            }
+            queue.emptied().await;
+        };
+        tokio::select! {
+            _ = async { tokio::join!(consume(), consume()) } => panic!("pollers never end"),
+            () = story => {}
+        }
+        assert_eq!(dead.bodies(), ["not an event"], "{kind}");
+    }
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(10)
 }
 
 #[test]

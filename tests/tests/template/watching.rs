@@ -30,7 +30,7 @@ async fn emitted(template: &Template) -> BTreeSet<Metric> {
     let gateway = job_events::JobEvents::from_variables(&variables).unwrap();
     let request = Function::Gateway.event("follow-a-job").to_string();
     let answer = gateway.handle(lambda_http::request::from_str(&request).unwrap()).await;
-    assert_eq!(answer.status(), 503);
+    assert_eq!(answer.status(), 200, "a stream of nothing but a pause");
 
     let mut metrics = BTreeSet::new();
     for line in onetap_telemetry::emf() {
@@ -130,7 +130,7 @@ async fn alarms_and_dashboard_name_what_the_functions_say_and_the_dashboard_all_
 }
 
 #[test]
-fn dead_letters_errors_throttles_and_the_store_have_an_alarm() {
+fn dead_letters_malformed_events_errors_throttles_and_the_store_have_an_alarm() {
     let stack = Template::read().with(&[ORIGIN, ("AlarmEmail", "ops@example.com")]);
     let alarm = |name: &str| stack.properties(name);
     let dead = alarm("DeadLettersAlarm");
@@ -139,6 +139,11 @@ fn dead_letters_errors_throttles_and_the_store_have_an_alarm() {
         (&dead["MetricName"], &dead["Threshold"]),
         (&json!("ApproximateNumberOfMessagesVisible"), &json!(0))
     );
+    // What cannot be published is told of at once: it becomes a dead letter only after it has come a hundred times.
+    let malformed = alarm("MalformedEventsAlarm");
+    assert_eq!((&malformed["MetricName"], &malformed["Threshold"]), (&json!("events_total"), &json!(0)));
+    let dimensions = malformed["Dimensions"].as_array().unwrap();
+    assert!(dimensions.contains(&json!({ "Name": "outcome", "Value": "malformed" })), "{dimensions:?}");
     for (name, metric) in [("ErrorsAlarm", "Errors"), ("ThrottlesAlarm", "Throttles")] {
         let mut watched = BTreeSet::new();
         for (namespace, name, dimensions) in metrics_of(alarm(name)) {
@@ -209,7 +214,7 @@ fn there_are_alarms_only_where_they_are_wanted() {
     }
     let quiet = template.with(&[ORIGIN]);
     assert!(quiet.of_type("AWS::SNS::Topic").is_empty());
-    assert_eq!(quiet.of_type("AWS::CloudWatch::Alarm").len(), 8);
+    assert_eq!(quiet.of_type("AWS::CloudWatch::Alarm").len(), 9);
     assert!(
         quiet.of_type("AWS::CloudWatch::Alarm").iter().all(|(_, alarm)| alarm.get("AlarmActions").is_none())
     );
