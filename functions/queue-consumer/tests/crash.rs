@@ -15,12 +15,12 @@ use harness::plan::{Plan, pairs};
 use harness::subscriber::{follow, gateway};
 use harness::witness::{Subscriber, Witness};
 use harness::worker::Worker;
-use harness::{Dice, later};
-use onetap_sqs::{Queue, poll};
+use harness::{Dice, consumed, later};
+use onetap_sqs::Queue;
 use onetap_store::testing::{Fault, Faulty};
 use queue_consumer::QueueConsumer;
 use support::World;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const JOBS: usize = 100;
 /// DynamoDB Local is slow, and stands for the protocol's sake: dynoxide takes the full number.
@@ -30,7 +30,8 @@ const MOST_KILLS: usize = 40;
 /// For so long the queue is filled.
 const FILLING: Duration = Duration::from_secs(3);
 
-/// Fills the queue, kills workers, follows jobs; returns when the queue is empty and the clients have seen the end.
+/// Fills the queue, kills workers, follows jobs, until the queue is empty and the clients have seen the end; then every
+/// event has had its one effect.
 async fn run(world: &World, plan: &Plan, workers: &[Worker], queue: &Queue) {
     let gateway = gateway(world.patient_store());
     let (over, kills) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -40,7 +41,7 @@ async fn run(world: &World, plan: &Plan, workers: &[Worker], queue: &Queue) {
             sleep(FILLING / 30).await;
         }
     };
-    let consume = join_all(workers.iter().map(|worker| poll(queue, |event| worker.invoke(event))));
+    let functions: Vec<_> = workers.iter().map(|worker| |event| worker.invoke(event)).collect();
     let kill = async {
         let mut dice = Dice::new(7);
         for _ in 0..MOST_KILLS {
@@ -51,12 +52,12 @@ async fn run(world: &World, plan: &Plan, workers: &[Worker], queue: &Queue) {
         std::future::pending::<()>().await;
     };
     let work = async {
-        tokio::select! {
-            _ = consume => {}
-            () = kill => {}
-            () = async { fill.await; queue.emptied().await } => {}
-        }
+        let dead = tokio::select! {
+            dead = consumed(plan, queue, &functions, fill) => dead,
+            () = kill => Queue::new("never"),
+        };
         over.store(true, Ordering::SeqCst);
+        dead
     };
     let (gateway, over_now) = (&gateway, &over);
     let watch = (0..3).map(|n| async move {
@@ -67,30 +68,21 @@ async fn run(world: &World, plan: &Plan, workers: &[Worker], queue: &Queue) {
         let expected: Vec<_> = log.into_iter().filter(|(_, text)| seq(text) > last_seq).collect();
         assert_eq!(told, expected, "client {n}");
     });
-    let all = async { tokio::join!(work, join_all(watch)) };
-    timeout(Duration::from_secs(170), all).await.expect("it comes to an end");
+    let (dead, _) = tokio::join!(work, join_all(watch));
     let interrupted: usize = workers.iter().map(|worker| worker.interrupted.load(Ordering::SeqCst)).sum();
     assert!(kills.into_inner() >= 5 && interrupted >= 3, "{interrupted} batches were interrupted");
+    plan.assert_kept(world, queue, &dead).await;
 }
 
-/// How long a message is hidden, and how often it comes. A good event must not become a dead letter, however often its
-/// consumers are killed in the middle of it; on DynamoDB a batch has a longer middle.
-type Redelivery = (Duration, u32);
-const QUICK: Redelivery = (Duration::from_millis(1000), 8);
-const SLOW: Redelivery = (Duration::from_millis(1200), 14);
-
-fn queues((visibility, receives): Redelivery) -> (Queue, Queue) {
-    let dead = Queue::new("dead");
-    (Queue::new("jobs").with_visibility(visibility).with_dead_letters(&dead, receives), dead)
+fn queue() -> Queue {
+    Queue::new("jobs").with_visibility(Duration::from_secs(1))
 }
 
-async fn processes_die(world: World, jobs: usize, redelivery: Redelivery) {
+async fn processes_die(world: World, jobs: usize) {
     let plan = Plan::new(&world, jobs, &mut Dice::new(1));
     let subscriber = Subscriber::start(&world).await;
     let workers: Vec<Worker> = (0..4).map(|_| Worker::process(&world.environment)).collect();
-    let (queue, dead) = queues(redelivery);
-    run(&world, &plan, &workers, &queue).await;
-    plan.assert_kept(&world, &queue, &dead).await;
+    run(&world, &plan, &workers, &queue()).await;
     if let Some(subscriber) = subscriber {
         plan.assert_published(subscriber.heard().await);
     }
@@ -109,33 +101,31 @@ async fn every_event_has_one_effect_while_consumers_die_on_memory() {
     });
     let worker = || Worker::task(QueueConsumer::new(slow.clone(), world.config.clone()));
     let workers: Vec<Worker> = (0..4).map(|_| worker()).collect();
-    let (queue, dead) = queues(QUICK);
-    run(&world, &plan, &workers, &queue).await;
-    plan.assert_kept(&world, &queue, &dead).await;
+    run(&world, &plan, &workers, &queue()).await;
     plan.assert_published(witness.published());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs redis-server"]
 async fn every_event_has_one_effect_while_consumers_die_on_redis() {
-    processes_die(World::redis().await, JOBS, QUICK).await;
+    processes_die(World::redis().await, JOBS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs redis-server"]
 async fn every_event_has_one_effect_while_consumers_die_on_upstash() {
-    processes_die(World::upstash().await, JOBS, QUICK).await;
+    processes_die(World::upstash().await, JOBS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_has_one_effect_while_consumers_die_on_dynamodb() {
-    processes_die(World::dynamodb().await, JOBS, SLOW).await;
+    processes_die(World::dynamodb().await, JOBS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs DynamoDB Local"]
 async fn every_event_has_one_effect_while_consumers_die_on_dynamodb_local() {
-    processes_die(World::dynamodb_local().await, FEW_JOBS, SLOW).await;
+    processes_die(World::dynamodb_local().await, FEW_JOBS).await;
 }
 
 /// A consumer that is killed outright leaves nothing that the next one does not finish: here with the kill exactly

@@ -9,39 +9,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use harness::plan::Plan;
 use harness::witness::{Subscriber, Witness};
-use harness::{Dice, later};
+use harness::{Dice, consumed, later};
 use onetap_servers::{Fault as Broken, Proxy, TcpProxy};
-use onetap_sqs::{Queue, poll};
+use onetap_sqs::{Queue, SqsEvent};
 use onetap_store::Store;
 use onetap_store::testing::{Fault, Faulty};
 use queue_consumer::QueueConsumer;
+use support::stores::PATIENT;
 use support::{World, stores};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const JOBS: usize = 10;
 const OUTAGE: Duration = Duration::from_secs(10);
-/// More often than a message can come during the outage.
-const RECEIVES: u32 = 8;
-/// As a function has it that must not wait.
-const LIMIT: u64 = 500;
-
 /// Consumes a plan through `store`, which `break_it` breaks and `mend_it` mends.
 async fn survives(world: &World, store: Arc<dyn Store>, break_it: impl Fn(), mend_it: impl Fn()) -> Plan {
     let plan = Plan::new(world, JOBS, &mut Dice::new(3));
-    let dead = Queue::new("dead");
-    let queue = Queue::new("jobs").with_visibility(Duration::from_secs(2)).with_dead_letters(&dead, RECEIVES);
+    let queue = Queue::new("jobs").with_visibility(Duration::from_secs(2));
     let consumer = QueueConsumer::new(store, world.config.clone());
-    let failures = AtomicUsize::new(0);
-    let consume = (0..4).map(|_| {
-        poll(&queue, async |event| {
-            let answer = consumer.handle(event, later()).await;
-            failures.fetch_add(answer.batch_item_failures.len(), Ordering::SeqCst);
-            Some(answer)
-        })
-    });
+    let (down, felt) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let function = async |event: SqsEvent| {
+        let good = plan.well_formed(&event);
+        let answer = consumer.handle(event, later()).await;
+        let failed = answer.batch_item_failures.iter().filter(|f| good.contains(&f.item_identifier)).count();
+        if down.load(Ordering::SeqCst) {
+            felt.fetch_add(failed, Ordering::SeqCst);
+        }
+        Some(answer)
+    };
     let (before, rest) = plan.deliveries.split_at(plan.deliveries.len() / 3);
     let (during, after) = rest.split_at(rest.len() / 2);
     let story = async {
@@ -52,17 +48,18 @@ async fn survives(world: &World, store: Arc<dyn Store>, break_it: impl Fn(), men
             sleep(Duration::from_millis(1)).await;
         }
         break_it();
+        down.store(true, Ordering::SeqCst);
         send(during);
         sleep(OUTAGE).await;
+        // The outage is as long as it takes to be felt.
+        while felt.load(Ordering::SeqCst) < during.len() / 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        down.store(false, Ordering::SeqCst);
         mend_it();
         send(after);
-        queue.emptied().await;
     };
-    tokio::select! {
-        _ = join_all(consume) => {}
-        told = timeout(Duration::from_secs(90), story) => told.expect("it comes to an end"),
-    }
-    assert!(failures.into_inner() > plan.malformed.len() * 8, "the outage was felt");
+    let dead = consumed(&plan, &queue, &[(); 4].map(|()| &function), story).await;
     plan.assert_kept(world, &queue, &dead).await;
     plan
 }
@@ -98,7 +95,7 @@ async fn nothing_is_lost_or_doubled_by_an_outage_on_redis() {
     let subscriber = Subscriber::start(&world).await.unwrap();
     let address = world.redis.clone().unwrap().replace("redis://", "");
     let proxy = TcpProxy::start(address).await;
-    let store = stores::store(&stores::redis(proxy.url(), LIMIT));
+    let store = stores::store(&stores::redis(proxy.url(), PATIENT));
     let break_it = || {
         proxy.refuse(true);
         // First the answers fail to come, then the connections break.
@@ -129,32 +126,30 @@ async fn behind_a_proxy(
     (world, plan)
 }
 
-fn variable(world: &World, name: &str) -> String {
-    world.environment.iter().find(|(n, _)| *n == name).unwrap().1.clone()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs redis-server"]
 async fn nothing_is_lost_or_doubled_by_an_outage_on_upstash() {
     let world = World::upstash().await;
     let subscriber = Subscriber::start(&world).await.unwrap();
-    let (url, token) =
-        (variable(&world, "UPSTASH_REDIS_REST_URL"), variable(&world, "UPSTASH_REDIS_REST_TOKEN"));
-    let (_world, plan) = behind_a_proxy(world, |proxy| stores::upstash(proxy, &token, LIMIT), &url).await;
+    let (url, token) = (
+        world.variable("UPSTASH_REDIS_REST_URL").to_owned(),
+        world.variable("UPSTASH_REDIS_REST_TOKEN").to_owned(),
+    );
+    let (_world, plan) = behind_a_proxy(world, |proxy| stores::upstash(proxy, &token, PATIENT), &url).await;
     plan.assert_published(subscriber.heard().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_or_doubled_by_an_outage_on_dynamodb() {
     let world = World::dynamodb().await;
-    let url = variable(&world, "AWS_ENDPOINT_URL_DYNAMODB");
-    behind_a_proxy(world, |proxy| stores::dynamodb(proxy, LIMIT), &url).await;
+    let url = world.variable("AWS_ENDPOINT_URL_DYNAMODB").to_owned();
+    behind_a_proxy(world, |proxy| stores::dynamodb(proxy, PATIENT), &url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs DynamoDB Local"]
 async fn nothing_is_lost_or_doubled_by_an_outage_on_dynamodb_local() {
     let world = World::dynamodb_local().await;
-    let url = variable(&world, "AWS_ENDPOINT_URL_DYNAMODB");
-    behind_a_proxy(world, |proxy| stores::dynamodb(proxy, 4 * LIMIT), &url).await;
+    let url = world.variable("AWS_ENDPOINT_URL_DYNAMODB").to_owned();
+    behind_a_proxy(world, |proxy| stores::dynamodb(proxy, PATIENT), &url).await;
 }

@@ -124,8 +124,7 @@ impl Moto {
 async fn a_queue_of_another_make_ends_empty_and_its_dead_letters_are_the_malformed() {
     let moto = Moto::start().await;
     let dead = moto.create("dead", json!({})).await;
-    let redrive = json!({"deadLetterTargetArn": dead.1, "maxReceiveCount": RECEIVES}).to_string();
-    let queue = moto.create("jobs", json!({"VisibilityTimeout": "1", "RedrivePolicy": redrive})).await;
+    let queue = moto.create("jobs", json!({"VisibilityTimeout": "1"})).await;
     let world = World::memory().await;
     let plan = Plan::new(&world, 5, &mut Dice::new(9));
     for (n, chunk) in plan.deliveries.chunks(5).enumerate() {
@@ -136,7 +135,20 @@ async fn a_queue_of_another_make_ends_empty_and_its_dead_letters_are_the_malform
     }
 
     let consumer = QueueConsumer::new(world.store.clone(), world.config.clone());
-    while moto.count(&queue).await > 0 {
+    // On a busy machine a good message, too, may come more often than a queue with dead letters allows: it gets them
+    // when only the malformed are left.
+    let redrive = json!({"deadLetterTargetArn": dead.1, "maxReceiveCount": RECEIVES}).to_string();
+    let mut redrive = Some(json!({"QueueUrl": queue.0, "Attributes": {"RedrivePolicy": redrive}}));
+    loop {
+        match moto.count(&queue).await {
+            0 => break,
+            left if left <= plan.malformed.len() as u64 => {
+                if let Some(redrive) = redrive.take() {
+                    moto.call("SetQueueAttributes", redrive).await;
+                }
+            }
+            _ => {}
+        }
         let event = moto.receive(&queue).await;
         if event.records.is_empty() {
             sleep(Duration::from_millis(100)).await;

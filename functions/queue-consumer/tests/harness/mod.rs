@@ -8,8 +8,13 @@ pub mod worker;
 
 use std::time::Duration;
 
-use onetap_sqs::{Queue, SqsEvent};
-use tokio::time::Instant;
+use futures_util::future::join_all;
+use onetap_sqs::{Queue, SqsBatchResponse, SqsEvent, poll};
+use plan::Plan;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Longer than any machine takes for any of these tests.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Time enough.
 pub fn later() -> Instant {
@@ -28,6 +33,40 @@ pub async fn received(queue: &Queue) -> SqsEvent {
     let mut event = SqsEvent::default();
     event.records = queue.receive(10_000).await;
     event
+}
+
+/// Calls `functions` with what is on `queue` until the story is told and everything that can be published was; its dead
+/// letters.
+///
+/// SQS counts receives, not reasons. How often a good message comes depends on how quick the machine is: here no count is
+/// too high for it. Once only what is malformed is left, the queue gets its dead letters, and that is buried.
+pub async fn consumed<F, Answer>(
+    plan: &Plan,
+    queue: &Queue,
+    functions: &[F],
+    story: impl Future<Output = ()>,
+) -> Queue
+where
+    F: Fn(SqsEvent) -> Answer,
+    Answer: Future<Output = Option<SqsBatchResponse>>,
+{
+    let published = async {
+        story.await;
+        while !plan.is_all_but_malformed_gone(queue) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        _ = join_all(functions.iter().map(|function| poll(queue, function))) => {}
+        told = timeout(PATIENCE, published) => told.expect("it comes to an end"),
+    }
+    let dead = Queue::new("dead");
+    let strict = queue.clone().with_dead_letters(&dead, 1);
+    tokio::select! {
+        _ = join_all(functions.iter().map(|function| poll(&strict, function))) => {}
+        buried = timeout(PATIENCE, strict.emptied()) => buried.expect("what is malformed is buried"),
+    }
+    dead
 }
 
 /// Which of a batch failed, by their number.

@@ -1,9 +1,9 @@
 //! What is delivered, and what must have become of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use onetap_bus::Job;
-use onetap_sqs::Queue;
+use onetap_sqs::{Queue, SqsEvent};
 use onetap_store::{Log, Position, Record};
 
 use super::Dice;
@@ -47,6 +47,20 @@ impl Plan {
 
     pub fn events(&self) -> impl Iterator<Item = &String> {
         self.jobs.iter().flat_map(|(_, events)| events.values())
+    }
+
+    /// Whether the queue holds nothing but what can never be published.
+    pub fn is_all_but_malformed_gone(&self, queue: &Queue) -> bool {
+        queue.len() <= self.malformed.len() && queue.bodies().iter().all(|body| self.malformed.contains(body))
+    }
+
+    /// The ids of a batch's messages that can be published.
+    pub fn well_formed(&self, event: &SqsEvent) -> HashSet<String> {
+        let good = event
+            .records
+            .iter()
+            .filter(|message| message.body.as_ref().is_some_and(|body| !self.malformed.contains(body)));
+        good.filter_map(|message| message.message_id.clone()).collect()
     }
 
     /// The job's own log, in its order.

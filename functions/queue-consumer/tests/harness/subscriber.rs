@@ -57,8 +57,9 @@ pub async fn follow(
                 let patience = Instant::now() + dice.millis(1, 300);
                 let most = 1 + dice.below(6);
                 listen(response.into_body(), patience, most, &mut told).await;
+                // Not at once: the stream may have had no more to say than when to come back.
+                sleep(Duration::from_millis(5)).await;
             }
-            StatusCode::SERVICE_UNAVAILABLE => sleep(Duration::from_millis(50)).await,
             status => panic!("{status}"),
         }
     }
