@@ -41,6 +41,8 @@ targets! {
     entry_json
     event_json
     rest_answer
+    redis_answer
+    store_address
     dynamodb_answer
     weather_answer
     if_match

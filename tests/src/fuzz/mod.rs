@@ -31,7 +31,7 @@ pub use functions::{
 };
 pub use mutate::mutated;
 pub use parsers::{chat_sentence, entry_json, signature_header};
-pub use servers::{dynamodb_answer, rest_answer, weather_answer};
+pub use servers::{dynamodb_answer, redis_answer, rest_answer, store_address, weather_answer};
 
 /// An answer takes no longer, however busy the machine.
 const IN_TIME: Duration = Duration::from_secs(20);
@@ -56,12 +56,14 @@ impl fmt::Debug for Target {
 }
 
 /// Everything that takes what others send.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "webhook_body", run: webhook_body, seeds: functions::deliveries, bounded: 600 },
     Target { name: "signature_header", run: signature_header, seeds: parsers::signatures, bounded: 4000 },
     Target { name: "entry_json", run: entry_json, seeds: parsers::entries, bounded: 4000 },
     Target { name: "event_json", run: event_json, seeds: functions::events, bounded: 1500 },
     Target { name: "rest_answer", run: rest_answer, seeds: servers::rest_answers, bounded: 400 },
+    Target { name: "redis_answer", run: redis_answer, seeds: servers::redis_answers, bounded: 200 },
+    Target { name: "store_address", run: store_address, seeds: servers::store_addresses, bounded: 4000 },
     Target { name: "dynamodb_answer", run: dynamodb_answer, seeds: servers::dynamodb_answers, bounded: 100 },
     Target { name: "weather_answer", run: weather_answer, seeds: servers::weather_answers, bounded: 300 },
     Target { name: "if_match", run: if_match, seeds: functions::conditions, bounded: 1500 },

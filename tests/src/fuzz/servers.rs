@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onetap_store::config::{Credentials, Secret};
-use onetap_store::{Batch, Channel, Commit, DynamoDb, Error, Expect, Keep, Key, Log, Store, Upstash};
+use onetap_store::config::{Config, Credentials, Secret};
+use onetap_store::{
+    Batch, Channel, Commit, DynamoDb, Error, Expect, Keep, Key, Log, Redis, Store, Upstash, Write, open,
+};
 use onetap_weather::{Cwa, OpenMeteo, Provider, Taipei, places};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,7 +22,7 @@ const WORDS: &str = "planted-answer-words";
 /// A server that answers every request with the bytes of the moment, and the clients that it answers.
 struct Server {
     answer: Arc<Mutex<Vec<u8>>>,
-    stores: [Arc<dyn Store>; 2],
+    stores: [Arc<dyn Store>; 3],
     weather: [Arc<dyn Provider>; 2],
 }
 
@@ -34,6 +36,9 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(serve(listener, Arc::clone(&answer)));
+        let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let redis = Secret::new(format!("redis://{}", plain.local_addr().unwrap()));
+        tokio::spawn(serve_redis(plain, Arc::clone(&answer)));
         let credentials = Credentials {
             access_key_id: Secret::new("key"),
             secret_access_key: Secret::new("secret"),
@@ -45,6 +50,7 @@ impl Server {
             stores: [
                 Arc::new(Upstash::new(&url, &Secret::new("token"), LIMIT).unwrap()),
                 Arc::new(DynamoDb::new("onetap", "us-east-1", Some(&url), &credentials, LIMIT, LIMIT)),
+                Arc::new(Redis::new(&redis, LIMIT).unwrap()),
             ],
             weather: [
                 Arc::new(Cwa::new(http.clone(), &url, Secret::new("key"))),
@@ -85,6 +91,21 @@ async fn exchange(mut stream: TcpStream, answer: Vec<u8>) {
     let _ = stream.shutdown().await;
 }
 
+/// The same for the Redis protocol: every command that is read is answered with all of the bytes.
+async fn serve_redis(listener: TcpListener, answer: Arc<Mutex<Vec<u8>>>) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let answer = answer.lock().unwrap().clone();
+        tokio::spawn(async move {
+            let mut part = [0; 4096];
+            while let Ok(1..) = stream.read(&mut part).await {
+                if stream.write_all(&answer).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
 /// The first byte chooses a status, or that the rest is a whole answer, head and all.
 fn answer_of(bytes: &[u8]) -> Vec<u8> {
     let (first, rest) = bytes.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
@@ -112,13 +133,12 @@ async fn call_all(store: &Arc<dyn Store>) {
         .put_if_newer(&Key::new("s").unwrap(), 7, r#"{"seq":7}"#, Duration::from_secs(60))
         .publish(&channel, "text");
     check(store.get(&key).await);
-    check(store.commit(&put).await);
-    let appended = store.commit(&both).await;
-    if let Ok(Commit::Applied(positions)) = &appended {
-        assert_eq!(positions.len(), 1, "a position for each append");
-    }
-    check(appended);
-    store.commit_each(&[put, both]).await.into_iter().for_each(check);
+    check_commit(&put, store.commit(&put).await);
+    check_commit(&both, store.commit(&both).await);
+    let batches = [put, both];
+    let answers = store.commit_each(&batches).await;
+    assert_eq!(answers.len(), batches.len());
+    batches.iter().zip(answers).for_each(|(batch, answer)| check_commit(batch, answer));
     check(store.read(&log, None, 10).await);
     check(store.watch(&channel).await.map(drop));
 }
@@ -128,6 +148,23 @@ fn check<T>(answer: Result<T, Error>) {
         let said = format!("{error} {error:?}");
         assert!(!said.contains(WORDS), "an error quotes the answer: {said}");
     }
+}
+
+/// What was applied has a position for each append, and a refusal names a key that the batch expects something of.
+fn check_commit(batch: &Batch, answer: Result<Commit, Error>) {
+    match &answer {
+        Ok(Commit::Applied(positions)) => {
+            let appends = batch.writes().iter().filter(|write| matches!(write, Write::Append { .. })).count();
+            assert_eq!(positions.len(), appends);
+        }
+        Ok(Commit::Refused(refusal)) => {
+            assert!(!refusal.is_empty());
+            let expected: Vec<&Key> = batch.expectations().map(|(key, _)| key).collect();
+            assert!(refusal.iter().all(|mismatch| expected.contains(&&mismatch.key)));
+        }
+        Err(_) => {}
+    }
+    check(answer);
 }
 
 /// Upstash's client takes any bytes for an answer.
@@ -151,17 +188,100 @@ pub(super) fn rest_answers() -> Vec<Vec<u8>> {
         (0, format!(r#"{{"result":[["1-1",["data","{WORDS}"]],["1-2",["data","x"]]]}}"#)),
         (0, r#"[{"result":[1]},{"result":[1,"5-0"]}]"#.to_owned()),
         (0, r#"[{"result":[1]},{"result":[2,3,"7"]}]"#.to_owned()),
+        (0, r#"{"result":[1,"1-1"]}"#.to_owned()),
+        (0, r#"{"result":[0,1,null,3,"x"]}"#.to_owned()),
+        (0, r#"[{"result":[1,"5-0"]},{"error":"ERR max requests limit exceeded"}]"#.to_owned()),
         (3, format!(r#"{{"error":"ERR {WORDS}"}}"#)),
         (3, format!(r#"{{"error":"NOSCRIPT {WORDS}"}}"#)),
         (3, format!(r#"{{"error":"ERR Dynamic keys are not allowed {WORDS}"}}"#)),
         (3, format!(r#"{{"error":"ERR max daily request limit exceeded {WORDS}"}}"#)),
         (3, format!(r#"{{"error":"WRONGTYPE {WORDS}"}}"#)),
+        (3, format!(r#"{{"error":"READONLY {WORDS}"}}"#)),
         (5, format!(r#"{{"error":"WRONGPASS {WORDS}"}}"#)),
         (7, format!("<html>{WORDS}</html>")),
         (0, format!("data: subscribe,c,1\n\ndata: message,c,{WORDS}\n\n")),
         (8, format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\n{WORDS}")),
         (8, format!("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{WORDS}")),
     ])
+}
+
+/// So does the client of the Redis protocol.
+pub fn redis_answer(bytes: &[u8]) {
+    SERVER.with(|server| {
+        *server.answer.lock().unwrap() = bytes.to_vec();
+        now(call_all(&server.stores[2]));
+    });
+}
+
+pub(super) fn redis_answers() -> Vec<Vec<u8>> {
+    let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let words = bulk(WORDS);
+    [
+        "$-1\r\n".to_owned(),
+        "+OK\r\n".to_owned(),
+        ":1\r\n".to_owned(),
+        words.clone(),
+        "*1\r\n:1\r\n".to_owned(),
+        format!("*2\r\n:1\r\n{}", bulk("1-1")),
+        format!("*2\r\n:1\r\n{}*1\r\n:1\r\n", bulk("1-1")),
+        format!("*3\r\n:0\r\n:1\r\n{words}"),
+        format!("*1\r\n*2\r\n{}*2\r\n{}{words}", bulk("1-1"), bulk("data")),
+        format!("-ERR {WORDS}\r\n"),
+        format!("-READONLY {WORDS}\r\n"),
+        format!("-NOSCRIPT {WORDS}\r\n"),
+        format!("-NOREPLICAS {WORDS}\r\n"),
+        "$9223372036854775807\r\nx".to_owned(),
+        "*2147483647\r\n".to_owned(),
+        "*1\r\n".repeat(64),
+        "HTTP/1.1 400 Bad Request\r\n\r\n".to_owned(),
+    ]
+    .map(String::into_bytes)
+    .into()
+}
+
+/// Any text for a store's address is refused by its variable's name and without its words, or opens a store.
+pub fn store_address(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for (store, variable) in [
+        ("upstash", "UPSTASH_REDIS_REST_URL"),
+        ("upstash", "KV_REST_API_URL"),
+        ("redis", "REDIS_URL"),
+        ("dynamodb", "AWS_ENDPOINT_URL_DYNAMODB"),
+    ] {
+        let lookup = |name: &str| match name {
+            "STORE" => Some(store.to_owned()),
+            "DYNAMODB_TABLE" => Some("onetap".to_owned()),
+            "AWS_REGION" => Some("us-east-1".to_owned()),
+            "UPSTASH_REDIS_REST_TOKEN" | "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => {
+                Some("x".to_owned())
+            }
+            _ => (name == variable).then(|| text.clone().into_owned()),
+        };
+        let opened = Config::from_lookup(lookup).and_then(|config| open(&config).map(drop));
+        if let Err(error) = opened {
+            let said = format!("{error} {error:?}");
+            assert!(!said.contains(WORDS), "an error quotes the address: {said}");
+            // An empty variable is unset, and then the first of two names is asked for.
+            let unset = text.trim().is_empty() && error.variable() == "UPSTASH_REDIS_REST_URL";
+            assert!(unset || error.variable() == variable, "{variable} is wrong, and {said}");
+        }
+    }
+}
+
+pub(super) fn store_addresses() -> Vec<Vec<u8>> {
+    [
+        "https://eu1-planted-answer-words-12345.upstash.io".to_owned(),
+        "http://127.0.0.1:8080/path".to_owned(),
+        format!("redis://default:{WORDS}@localhost:6379/0"),
+        format!("rediss://:{WORDS}@[::1]:6380"),
+        "https://host:99999".to_owned(),
+        "https://host:port".to_owned(),
+        "https://[::1".to_owned(),
+        "redis://host:99999".to_owned(),
+        String::new(),
+    ]
+    .map(String::into_bytes)
+    .into()
 }
 
 /// DynamoDB's client does too.
