@@ -31,7 +31,8 @@ pub enum Error {
         /// What there may be, in bytes.
         limit: usize,
     },
-    /// The store holds something under this name that this crate did not write and cannot read.
+    /// The store holds something under this name that is of another kind than was asked for (a log for a value, or the
+    /// reverse), or that this crate did not write and cannot read.
     Decode {
         /// What was expected instead, fit for a log.
         reason: Cow<'static, str>,

@@ -46,6 +46,7 @@ pub use redis::Upstash;
 /// `testing`): every promise there must hold. In short:
 ///
 /// - what has expired is absent, to every call, at once;
+/// - a name holds a value or a log: asking for the other is [`Error::Decode`], before anything is written;
 /// - every call returns within the store's time limit;
 /// - a refusal is never an error and an error is never a refusal: what cannot be told is
 ///   [`Error::Unavailable`].

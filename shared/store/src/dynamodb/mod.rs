@@ -104,7 +104,9 @@ impl DynamoDb {
     /// Sends the batch until it is applied or refused. What is sent again is what lost a race for a log's head or
     /// for a newer state, or ran into another transaction: neither is a refusal.
     async fn attempt(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Commit, Error> {
-        let mut seen = self.look(batch, deadline).await?;
+        let seen = timeout_at(deadline, self.look(batch, deadline)).await;
+        let mut seen =
+            seen.unwrap_or_else(|_| Err(Error::unknown("no answer in time"))).map_err(only_read)?;
         for attempt in 0.. {
             let now = self.now();
             let (changes, positions) = plan(batch, &seen, now)?;
@@ -177,9 +179,10 @@ fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<Change>, Vec<Positi
                 record.sweep = record.sweep.zip(head.sweep).map(|(own, earlier)| own.max(earlier));
                 (last.successor(), Condition::Log(last))
             }
-            (Some(Kept { held: Held::Log(last), .. }), None) => {
-                (Position::new(now.max(last.parts().0 + 1), 1), Condition::Value(Expect::Absent))
-            }
+            (Some(Kept { held: Held::Log(last), .. }), None) => (
+                Position::new(now.max(last.parts().0.saturating_add(1)), 1),
+                Condition::Value(Expect::Absent),
+            ),
             _ => (Position::new(now, 1), Condition::Value(Expect::Absent)),
         };
         let moved = Kept { held: Held::Log(position), ..record.clone() };
@@ -216,6 +219,14 @@ fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<Change>, Vec<Positi
         changes.push(Change { place: Place::named(key.as_str()), condition, action });
     }
     Ok((changes, positions))
+}
+
+/// The error of a read ahead of a write: whatever became of it, nothing was written.
+fn only_read(error: Error) -> Error {
+    match error {
+        Error::Unavailable { reason, .. } => Error::not_sent(reason),
+        other => other,
+    }
 }
 
 fn live(kept: &Option<Kept>, now: u64) -> Result<Option<&str>, Error> {
