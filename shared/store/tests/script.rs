@@ -448,3 +448,23 @@ async fn a_state_of_another_program_costs_one_round_trip_more_and_only_once() {
         .collect();
     assert_eq!(log, (11..31).collect::<Vec<u64>>(), "in order");
 }
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_judgement_counts_only_for_the_value_that_was_judged() {
+    let redis = Redis::start().await;
+    let (_gateway, stores) = both_ways(&redis).await;
+    for store in stores {
+        let names = Names::new();
+        let key = names.key("state");
+        let [older, newer] = [10, 30].map(|seq| format!(r#"{{"stage":"x","seq":{seq}}}"#));
+        assert!(applied(&store.commit(&Batch::new().put(&key, Expect::Absent, older.as_str(), HOUR)).await));
+        // One request: the first batch is left to the client to judge, and the second changes what is there.
+        let batches = [
+            Batch::new().put_if_newer(&key, 20, r#"{"seq":20}"#, HOUR),
+            Batch::new().put(&key, Expect::Is(older), newer.as_str(), HOUR),
+        ];
+        assert!(store.commit_each(&batches).await.iter().all(applied));
+        assert_eq!(store.get(&key).await.unwrap(), Some(newer));
+    }
+}
