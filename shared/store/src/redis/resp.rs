@@ -73,7 +73,8 @@ impl Resp {
         loop {
             let last = self.idle().pop();
             let mut wire = last?;
-            if wire.idle_for() < MAX_IDLE && wire.is_open().await {
+            let idle_for = wire.idle_for();
+            if idle_for < MAX_IDLE && wire.is_open(idle_for).await {
                 return Some(wire);
             }
         }

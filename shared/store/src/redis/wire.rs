@@ -56,10 +56,10 @@ impl Wire {
         self.idle_since.elapsed()
     }
 
-    /// Whether an idle connection can carry a request: the other side has neither closed it nor sent what nobody asked
-    /// for.
-    pub(super) async fn is_open(&mut self) -> bool {
-        if self.idle_for() > CERTAINLY_OPEN {
+    /// Whether a connection that was `idle_for` so long can carry a request: the other side has neither closed it nor
+    /// sent what nobody asked for.
+    pub(super) async fn is_open(&mut self, idle_for: Duration) -> bool {
+        if idle_for > CERTAINLY_OPEN {
             // A Lambda that was frozen, or a thread that was blocked: the runtime must look at its sockets first.
             tokio::task::yield_now().await;
         }
@@ -106,10 +106,11 @@ impl Wire {
     async fn write(&mut self, commands: &[Command<'_>], sent: &mut bool) -> io::Result<()> {
         let mut bytes = Vec::new();
         for command in commands {
-            let mut packed = Cmd::new();
-            command.parts().iter().for_each(|part| {
+            let parts = command.parts();
+            let mut packed = Cmd::with_capacity(parts.len(), parts.iter().map(|part| part.len()).sum());
+            for part in parts {
                 packed.arg(part.as_bytes());
-            });
+            }
             packed.write_packed_command(&mut bytes);
         }
         let first = self.stream.write(&bytes[..bytes.len().min(FIRST_WRITE_BYTES)]).await?;
@@ -158,7 +159,8 @@ impl Wire {
         if length > MAX_BULK_BYTES {
             return Err(no_redis());
         }
-        let mut bytes = Vec::new();
+        // The length is the peer's word: a large one gets its memory as the bytes come.
+        let mut bytes = Vec::with_capacity(length.min(MAX_LINE_BYTES) as usize + 2);
         (&mut self.stream).take(length + 2).read_to_end(&mut bytes).await?;
         if bytes.len() as u64 != length + 2 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -329,12 +331,12 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_that_was_closed_or_spoke_unasked_is_not_open() {
         let (mut quiet, _server) = wire(4096);
-        assert!(quiet.is_open().await);
+        assert!(quiet.is_open(Duration::ZERO).await);
         let (mut closed, server) = wire(4096);
         drop(server);
-        assert!(!closed.is_open().await);
+        assert!(!closed.is_open(Duration::ZERO).await);
         let (mut speaking, mut server) = wire(4096);
         server.write_all(b"+OK\r\n").await.unwrap();
-        assert!(!speaking.is_open().await);
+        assert!(!speaking.is_open(Duration::ZERO).await);
     }
 }
