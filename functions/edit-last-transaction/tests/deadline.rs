@@ -21,11 +21,17 @@ const UNWRITABLE: &str = "系統暫時無法儲存變更，請稍後再試";
 
 /// Asks with so much time left, by a clock that is paused; says how much of it was taken.
 async fn ask(api: &Api, method: &str, body: &str) -> (Reply, Duration) {
+    ask_with(api, method, None, body).await
+}
+
+/// The same under an `Idempotency-Key`.
+async fn ask_with(api: &Api, method: &str, key: Option<&str>, body: &str) -> (Reply, Duration) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut context = Context::default();
     context.deadline = u64::try_from((now + INVOCATION).as_millis()).unwrap();
     let request = Request::builder().method(method).uri(api.path());
     let request = request.header("authorization", format!("Bearer {TOKEN}"));
+    let request = key.into_iter().fold(request, |request, key| request.header("idempotency-key", key));
     let request = request.body(body.as_bytes().to_vec()).unwrap().with_lambda_context(context);
     let began = Instant::now();
     let reply = api.send(request).await;
@@ -85,6 +91,15 @@ async fn a_store_slower_than_the_invocation_is_503_before_it_ends() {
         assert!(took < INVOCATION, "{method} {call}: {took:?}");
     }
     assert_eq!(api.stored().await.as_deref(), Some(LUNCH));
+    // Under a key: the claim, the read and the write are each one call.
+    for (method, body) in [("PATCH", edit), ("PUT", LUNCH)] {
+        for call in 1..=3 {
+            let key = format!("{method}-{call}");
+            let (reply, took) = ask_with(&late(call), method, Some(&key), body).await;
+            assert!(took < INVOCATION, "{method} {call}: {took:?}");
+            assert_eq!(reply.status, 503, "{method} {call}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -296,6 +296,10 @@ impl Call {
 
     /// Lets go of the claim. What fails here costs the next caller a wait for the lease, nothing more.
     pub(super) async fn abandon(&self, run: &mut Run) {
+        // Its lease was no longer than the deadline, so that there is nothing left to release.
+        if run.claim.policy == Policy::AtLeastOnce && self.is_over() {
+            return;
+        }
         if let Err(error) = self.send_as_owner(run, Run::abandon_batch).await {
             tracing::warn!(%error, "a claim was not released");
         }
