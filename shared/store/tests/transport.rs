@@ -186,6 +186,20 @@ async fn nobody_there_is_unavailable_and_surely_not_applied() {
 }
 
 #[tokio::test]
+async fn out_of_time_while_connecting_is_unavailable_and_surely_not_applied() {
+    let (full, mute) = (Broken::never_accepts().await, Broken::accepts_and_never_answers().await);
+    let tls = mute.url().replace("http:", "https:");
+    for url in [full.url(), tls] {
+        let environments = [support::upstash(url.clone(), "t", LIMIT), support::dynamodb(url, LIMIT)];
+        for environment in environments {
+            let errors = errors(&support::store(&environment)).await;
+            all_unavailable(&errors);
+            assert!(errors.iter().all(|error| !error.maybe_applied()), "{environment:?} {errors:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_accepts_and_never_answers_costs_the_limit_and_no_more() {
     let server = Broken::accepts_and_never_answers().await;
     let environments = [

@@ -10,10 +10,28 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use onetap_http::{Bytes, Client, Error};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// A page of a query is 1 MB, a batch read 16 MB.
 const MAX_REPLY: usize = 20 << 20;
+
+/// What the HTTP client has beyond its deadline to say how far it came.
+const GRACE: Duration = Duration::from_millis(20);
+
+tokio::task_local! {
+    /// When the exchanges of the call that is being polled end. The SDK has no way to pass it on.
+    static DEADLINE: Instant;
+}
+
+/// Makes `call`, and ends it at `deadline`. The HTTP client is told, because it alone knows whether anything was sent
+/// when the time was up.
+pub(super) async fn by<T>(
+    deadline: Instant,
+    call: impl Future<Output = Result<T, crate::Error>>,
+) -> Result<T, crate::Error> {
+    let answer = timeout_at(deadline + GRACE, DEADLINE.scope(deadline, call)).await;
+    answer.unwrap_or_else(|_| Err(crate::Error::unknown("no answer in time")))
+}
 
 /// One exchange for the SDK. It retries nothing: what may be sent twice, the store knows.
 #[derive(Clone, Debug)]
@@ -30,7 +48,8 @@ impl Connector {
     async fn exchange(self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
         let request = request.map(|body| Bytes::copy_from_slice(body.bytes().unwrap_or_default()));
-        let deadline = Instant::now() + self.limit;
+        let deadline =
+            DEADLINE.try_with(|deadline| *deadline).unwrap_or_else(|_| Instant::now() + self.limit);
         let response = self.client.send(request, deadline, MAX_REPLY).await.map_err(broken)?;
         // The SDK reads an empty 200 as an empty answer: "written", or "nothing there". DynamoDB never says that.
         let body = response.body().trim_ascii();

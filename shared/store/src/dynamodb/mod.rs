@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::batch::seq_of;
 use crate::config::Credentials;
@@ -94,19 +94,15 @@ impl DynamoDb {
 
     async fn commit_by(&self, batch: &Batch, deadline: Instant) -> Result<Commit, Error> {
         batch.validate(MAX_VALUE)?;
-        let late = || Err(Error::unknown("no answer in time"));
         let mut lost = false;
-        let answer = timeout_at(deadline, self.attempt(batch, deadline, &mut lost)).await;
-        let answer = answer.unwrap_or_else(|_| late());
+        let answer = connector::by(deadline, self.attempt(batch, deadline, &mut lost)).await;
         answer.map_err(|error| if lost { error.after_a_lost_reply() } else { error })
     }
 
     /// Sends the batch until it is applied or refused. What is sent again is what lost a race for a log's head or
     /// for a newer state, or ran into another transaction: neither is a refusal.
     async fn attempt(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Commit, Error> {
-        let seen = timeout_at(deadline, self.look(batch, deadline)).await;
-        let mut seen =
-            seen.unwrap_or_else(|_| Err(Error::unknown("no answer in time"))).map_err(only_read)?;
+        let mut seen = connector::by(deadline, self.look(batch, deadline)).await.map_err(only_read)?;
         for attempt in 0.. {
             let now = self.now();
             let (changes, positions) = plan(batch, &seen, now)?;
@@ -245,8 +241,7 @@ fn jitter(attempt: u32) -> Duration {
 impl Store for DynamoDb {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
         let place = Place::named(key.as_str());
-        let got = timeout_at(Instant::now() + self.limit, self.get_one(&place)).await;
-        let kept = got.unwrap_or_else(|_| Err(Error::unknown("no answer in time")))?;
+        let kept = connector::by(Instant::now() + self.limit, self.get_one(&place)).await?;
         Ok(live(&kept, self.now())?.map(str::to_owned))
     }
 

@@ -1,9 +1,9 @@
 //! Reading a log: a page of its records, and what a missing one means.
 
-use tokio::time::{Duration, Instant, sleep, timeout_at};
+use tokio::time::{Duration, Instant, sleep};
 
-use super::DynamoDb;
 use super::item::{HEAD, sort_key};
+use super::{DynamoDb, connector};
 use crate::{Error, Log, Position, Record};
 
 /// How long `read` waits at a hole for the record that belongs there: transactions become visible item by item.
@@ -49,8 +49,7 @@ impl DynamoDb {
             // After a hole was seen, the record ahead of it is looked at too: it tells what the hole can be.
             let closer = from == after;
             let wanted = limit.saturating_add(usize::from(closer));
-            let life = timeout_at(deadline, self.life(log, from, wanted)).await;
-            let life = life.unwrap_or_else(|_| Err(Error::unknown("no answer in time")))?;
+            let life = connector::by(deadline, self.life(log, from, wanted)).await?;
             let Some(life) = life else { return Ok(Vec::new()) };
             let (records, whole) = life.after(after, limit, closer, self.now() / 1000);
             let now = Instant::now();
