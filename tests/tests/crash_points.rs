@@ -34,6 +34,11 @@ fn taps_home(n: u32, user: &str) -> Value {
     event(n, user, json!({"type": "postback", "postback": {"data": "action=weather&type=home"}}))
 }
 
+fn redelivered(mut event: Value) -> Value {
+    event["deliveryContext"]["isRedelivery"] = true.into();
+    event
+}
+
 fn reply(n: u32) -> String {
     format!("reply-{n}-{{id}}")
 }
@@ -68,6 +73,13 @@ fn deliveries() -> Vec<Scenario> {
         Scenario {
             before: vec![lives_at_home()],
             ..one_event("a tap that takes the lock", taps_home(1, USER))
+        },
+        Scenario {
+            before: vec![lives_at_home()],
+            ..one_event(
+                "a redelivered tap that takes the lock after its claim",
+                redelivered(taps_home(1, USER)),
+            )
         },
         Scenario { between: Some(put(LUNCH, &[])), ..one_event("an entry", entry()) },
         Scenario {
