@@ -18,14 +18,14 @@ const CALLERS: usize = 250;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs redis-server"]
-async fn on_redis() {
+async fn a_thousand_callers_in_four_processes_run_it_once_on_redis() {
     let server = onetap_servers::Redis::start().await;
     suite(support::redis(server.url(), support::PATIENT), Pace { lease: 3, look: 50 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs redis-server"]
-async fn on_upstash() {
+async fn a_thousand_callers_in_four_processes_run_it_once_on_upstash() {
     let server = onetap_servers::Redis::start().await;
     let gateway = onetap_servers::Upstash::start(&server.url()).await;
     suite(support::upstash(gateway.url(), gateway.token(), support::PATIENT), Pace { lease: 10, look: 1000 })
@@ -33,7 +33,7 @@ async fn on_upstash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_dynamodb() {
+async fn a_thousand_callers_in_four_processes_run_it_once_on_dynamodb() {
     let server = onetap_servers::Dynamo::start().await;
     onetap_servers::create_table(&server.url(), "onetap").await;
     suite(support::dynamodb(server.url(), support::PATIENT), Pace { lease: 20, look: 3000 }).await;
@@ -52,12 +52,12 @@ async fn suite(mut environment: Environment, pace: Pace) {
     let store = support::store(&environment);
     environment.push(("IDEM_LOCK_TTL_SECONDS", pace.lease.to_string()));
     environment.push(("IDEM_WAIT_INTERVAL_MS", pace.look.to_string()));
-    a_thousand_callers_in_four_processes_run_it_once(&environment, &store).await;
+    many_callers_run_it_once(&environment, &store).await;
     when_the_first_fails_one_runs_next(&environment, &store).await;
     when_the_first_is_killed_one_takes_over(&environment, &store).await;
 }
 
-async fn a_thousand_callers_in_four_processes_run_it_once(environment: &Environment, store: &Arc<dyn Store>) {
+async fn many_callers_run_it_once(environment: &Environment, store: &Arc<dyn Store>) {
     let trial = Trial::new("ok");
     let lines = ended(trial.start(environment, PROCESSES)).await;
     assert_eq!(trial.runs(store).await, 1);
