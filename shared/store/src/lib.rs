@@ -59,7 +59,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error>;
 
     /// Commits each batch by itself: one answer each, in their order; one's refusal or failure does not touch the
-    /// others. Batches that share a key or a log are applied in order. One round trip where the backend can.
+    /// others. Batches that share a key or a log are applied in order. One round trip where the backend can. (The README
+    /// names two rare cases in which Redis applies a batch behind its followers.)
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>>;
 
     /// Up to `limit` records of `log` after a position, or from the oldest, in commit order.

@@ -1,5 +1,5 @@
 //! The store in this process: the semantics, in the fewest words. The other backends say the same in Lua and in
-//! DynamoDB's expressions, in the same paragraphs: *judge*, *append*, *set*, *publish*.
+//! DynamoDB's expressions, in the same paragraphs: *judge*, *append*, *set* (and delete), *publish*.
 
 use std::collections::HashMap;
 use std::fmt;

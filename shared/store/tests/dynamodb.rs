@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy, create_table};
+use onetap_store::config::{Credentials, Secret};
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, Error, Expect, Keep, Log, Position, Store, Ttl};
+use onetap_store::{Batch, Commit, DynamoDb, Error, Expect, Keep, Log, Position, Store, Ttl};
 use serde_json::{Value, json};
 use support::PATIENT;
 
@@ -84,12 +85,33 @@ async fn a_hole_in_the_middle_of_a_log_ends_the_page() {
 }
 
 #[tokio::test]
+async fn a_young_log_has_all_of_its_records() {
+    let (store, server) = support::open_dynoxide().await;
+    let log = Names::new().log("log");
+    let first = append(&store, &log, "1", HOUR).await;
+    append(&store, &log, "2", HOUR).await;
+    let behind = Behind(&server, &log);
+    // The first record's transaction is not visible yet: whoever began with the second would never see it.
+    let hidden = behind.remove(first).await;
+    assert_eq!(texts(&store, &log, None).await, Vec::<String>::new());
+    behind.put(hidden).await;
+    assert_eq!(texts(&store, &log, None).await, ["1", "2"]);
+}
+
+#[tokio::test]
 async fn records_that_were_swept_hold_up_nobody() {
     let (store, server) = support::open_dynoxide().await;
     let log = Names::new().log("log");
     let mut at = Vec::new();
+    // Written a month ago, because nothing younger can have been swept.
+    let (day, secret) = (HOUR * 24, || Secret::new("test"));
+    let credentials =
+        Credentials { access_key_id: secret(), secret_access_key: secret(), session_token: None };
+    let url = server.url();
+    let writer = DynamoDb::new("onetap", "us-east-1", Some(&url), &credentials, HOUR, HOUR);
+    let writer: Arc<dyn Store> = Arc::new(writer.with_skew(-30 * 24 * 3_600_000));
     for text in ["1", "2", "3", "4", "5"] {
-        at.push(append(&store, &log, text, HOUR).await);
+        at.push(append(&writer, &log, text, day * 60).await);
     }
     let behind = Behind(&server, &log);
     behind.remove(at[0]).await;

@@ -91,6 +91,20 @@ fn hanging_from(first: usize) -> Arc<Faulty> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn at_most_once_a_claim_that_the_deadline_cut_off_leaves_its_key_free() {
+    let (store, runs) = (memory(), Runs::default());
+    // The claim lands, and its answer comes when the caller has gone.
+    let slow = Faulty::first(Arc::clone(&store), vec![Fault::AnsweredLate(LONG)]);
+    let call = |idem: &Idempotency| idem.call("key").policy(Policy::AtMostOnce);
+    let soon = Instant::now() + Duration::from_millis(500);
+    let ended = call(&over(&slow, LONG)).deadline(soon).execute(|| runs.number()).await;
+    assert!(matches!(ended, Err(Error::Store(error)) if error.maybe_applied()));
+    assert_eq!(runs.count(), 0);
+    tokio::time::sleep(LONG * 2).await;
+    assert_eq!(call(&engine(&store, LONG)).execute(|| runs.number()).await.unwrap(), 1, "nothing had run");
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_call_to_the_store_outlasts_the_deadline() {
     let (limit, started) = (Duration::from_millis(500), Instant::now());
     let soon = |idem: &Idempotency| idem.call("key").deadline(Instant::now() + limit);

@@ -29,10 +29,10 @@ fn applied(answer: &Result<Commit, Error>) -> bool {
     matches!(answer, Ok(Commit::Applied(_)))
 }
 
-async fn command(redis: &Redis, words: &[&str]) {
+async fn command(redis: &Redis, words: &[&str]) -> String {
     let client = redis::Client::open(redis.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    redis::cmd(words[0]).arg(&words[1..]).exec_async(&mut connection).await.unwrap();
+    redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.unwrap()
 }
 
 /// The same server by both ways. The gateway lives as long as its store is used.
@@ -154,7 +154,7 @@ async fn a_user_who_may_not_do_all_of_a_batch_does_none_of_it() {
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
-async fn a_log_that_takes_no_more_records_stops_the_batch_before_it_writes() {
+async fn a_log_that_takes_no_more_records_leaves_nothing_of_the_batch() {
     let redis = Redis::start().await;
     let (_gateway, stores) = both_ways(&redis).await;
     for store in stores {
@@ -169,11 +169,21 @@ async fn a_log_that_takes_no_more_records_stops_the_batch_before_it_writes() {
         let error = store.commit(&batch).await.unwrap_err();
         assert!(matches!(error, Error::Decode { .. }), "{error:?}");
         assert!(store.read(&good, None, 10).await.unwrap().is_empty(), "half of a batch");
+        assert_eq!(command(&redis, &["EXISTS", good.as_str()]).await, "0", "an empty log without an end");
         assert_eq!(store.get(&names.key("marker")).await, Ok(None));
         // Nothing comes after the last.
         assert_eq!(store.read(&full, None, 10).await.unwrap().len(), 1);
         let after = Position::new(u64::MAX, u64::MAX);
         assert!(store.read(&full, Some(after), 10).await.unwrap().is_empty());
+
+        // It stays full when its last record is gone, and a log that was there before keeps what it had.
+        command(&redis, &["XTRIM", full.as_str(), "MAXLEN", "0"]).await;
+        let kept = Batch::new().append(&good, "0", Keep::all_for(HOUR));
+        assert!(applied(&store.commit(&kept).await));
+        let error = store.commit(&batch).await.unwrap_err();
+        assert!(matches!(error, Error::Decode { .. }), "{error:?}");
+        let left = store.read(&good, None, 10).await.unwrap();
+        assert_eq!(left.iter().map(|record| record.text.as_str()).collect::<Vec<_>>(), ["0"]);
     }
 }
 

@@ -3,7 +3,7 @@
 use tokio::time::{Duration, Instant, sleep};
 
 use super::item::{HEAD, sort_key};
-use super::{DynamoDb, connector};
+use super::{DynamoDb, RECORD_GRACE, connector};
 use crate::{Error, Log, Position, Record};
 
 /// How long `read` waits at a hole for the record that belongs there: transactions become visible item by item.
@@ -95,7 +95,11 @@ impl Life {
             return (Vec::new(), true);
         }
         let mut reached = after.filter(|after| *after >= first).map_or(0, |after| after.parts().1);
-        let mut may_be_swept = closer || reached == 0;
+        let mut may_be_swept = match reached {
+            // No record is swept before the grace is over, so that a young log has all of its records.
+            0 => first.parts().0 / 1000 + RECORD_GRACE <= now,
+            _ => closer,
+        };
         let mut whole = true;
         let mut records = Vec::new();
         for Stored { record, sweep } in self.stored {

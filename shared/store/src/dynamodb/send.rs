@@ -178,7 +178,9 @@ impl DynamoDb {
                     Err(Err(failure)) => Err(failure),
                 }
             }
-            Action::Delete | Action::Check => {
+            // `send` answers a lone check with a read.
+            Action::Check => Err(Failure::Final(Error::rejected("a check is no write"))),
+            Action::Delete => {
                 let delete = self.client().delete_item().table_name(&self.table);
                 let delete = delete.set_key(Some(change.place.attributes()));
                 match under!(condition, delete).send().await.map_err(service) {

@@ -67,11 +67,12 @@ impl Call {
         Ok(self.fingerprint(json.to_string()))
     }
 
-    /// When the caller will be gone: no lease lasts longer, no waiting, and no call to the store. A commit that it cuts
-    /// off is [unrecorded](Error::Unrecorded) or an error of the [store](Error::Store), and may have landed.
+    /// When the caller will be gone: no lease lasts longer, no waiting, and no call to the store but the last. A commit
+    /// that it cuts off is [unrecorded](Error::Unrecorded) or an error of the [store](Error::Store), and may have landed.
     ///
-    /// It does not end the function. One that outlasts it has another half second to record what it did; after that
-    /// its outcome is unknown to others with [`Policy::AtMostOnce`].
+    /// It does not end the function, and what the function did has at least 200 ms to be recorded or released, also
+    /// after the deadline. With [`Policy::AtMostOnce`] the lease lasts as much longer; then its outcome is unknown to
+    /// others.
     pub fn deadline(mut self, deadline: Instant) -> Call {
         self.deadline = Some(deadline);
         self

@@ -21,8 +21,9 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(400),
 ];
 
-/// Time limit for a call to the store that begins after the deadline: the commit of a function that outlasted it.
-pub(super) const LATE_CALL_TIMEOUT: Duration = Duration::from_millis(500);
+/// What the commit of a function has at least, also if the function ends just before the deadline or outlasts it. Shorter
+/// than what Lambda's layers leave between the deadline and the end of the invocation.
+pub(super) const LATE_CALL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The longest pause between two looks at somebody else's run.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
@@ -152,8 +153,16 @@ impl Call {
     /// Sends the claim, and again under the same token while it is unknown whether it landed.
     async fn ask(&self, claim: Claim) -> Result<Claimed, Error> {
         let sent = Instant::now();
-        let (answer, _) = self.send(&claim.batch(), Insist::OnKnowing).await?;
-        Ok(claim.outcome(sent, answer)?)
+        match self.send(&claim.batch(), Insist::OnKnowing).await {
+            Ok((answer, _)) => Ok(claim.outcome(sent, answer)?),
+            Err(error) => {
+                // A claim that does not lapse, and whose run never began, would leave its key unknown for good.
+                if claim.policy == Policy::AtMostOnce && error.maybe_applied() {
+                    self.abandon(&mut Run { claim, until: sent }).await;
+                }
+                Err(error.into())
+            }
+        }
     }
 
     /// Runs `work`, and renews the claim while it runs: one future, so that ending or dropping it ends both.
@@ -255,7 +264,8 @@ impl Call {
             && lost
             && !run.is_named(refusal)
         {
-            let there = self.in_time(self.idem.store().get(&run.claim.record)).await.map_err(|_| {
+            let look = self.idem.store().get(&run.claim.record);
+            let there = self.in_time(Insist::OnLanding, look).await.map_err(|_| {
                 crate::Error::unknown("the answer to a commit was lost, and its record cannot be read")
             })?;
             let landed = Mismatch { key: run.claim.record.clone(), there };
@@ -272,7 +282,7 @@ impl Call {
     /// Puts `resolution` in the place of a claim whose owner is gone.
     pub(super) async fn resolve<T: Serialize>(&self, resolution: Resolution<T>) -> Result<Resolved, Error> {
         let claim = self.claim()?;
-        let found = self.in_time(self.idem.store().get(&claim.record)).await?;
+        let found = self.in_time(Insist::OnKnowing, self.idem.store().get(&claim.record)).await?;
         let Some(text) = found else { return Ok(Resolved::NotUnknown) };
         if !matches!(claim.judge(&text)?, Claimed::Unknown) {
             return Ok(Resolved::NotUnknown);
@@ -327,7 +337,7 @@ impl Call {
         let mut unknown = None;
         let mut pauses = PAUSES.into_iter();
         loop {
-            let error = match self.in_time(self.idem.store().commit(batch)).await {
+            let error = match self.in_time(insist, self.idem.store().commit(batch)).await {
                 Ok(answer) => return Ok((answer, unknown.is_some())),
                 Err(error) => error,
             };
@@ -345,11 +355,14 @@ impl Call {
     /// Ends a call to the store at the deadline, whatever limit the store has. Its request may have arrived.
     async fn in_time<O>(
         &self,
+        insist: Insist,
         call: impl Future<Output = Result<O, crate::Error>>,
     ) -> Result<O, crate::Error> {
         let Some(deadline) = self.deadline else { return call.await };
-        let now = Instant::now();
-        let end = if now < deadline { deadline } else { now + LATE_CALL_TIMEOUT };
+        let end = match insist {
+            Insist::OnKnowing => deadline,
+            Insist::OnLanding => deadline.max(Instant::now() + LATE_CALL_TIMEOUT),
+        };
         timeout_at(end, call)
             .await
             .unwrap_or_else(|_| Err(crate::Error::unknown("the deadline came before the store's answer")))

@@ -74,7 +74,7 @@
 //! - Anything about a key after its result's TTL: what comes then is new.
 //! - A fair clock. On Redis and in memory the store judges when a lease is over. On DynamoDB each caller's clock
 //!   does: with clocks apart by more than what is left of a lease two may run at once, and still only one of them
-//!   commits.
+//!   commits. At most once, the caller's clock judges on every backend when a run that goes on is unknown.
 //! - Renewal of a function that holds its thread without awaiting, or an end to one that calls its own key: it waits
 //!   for itself.
 

@@ -15,8 +15,8 @@
 --        { 0, n, there, n, there, … }   refused; each of KEYS (from 1) that failed, with what is there, nil if nothing
 --        { 2, n, there, n, there, … }   nothing done; each of KEYS whose value only the client can judge
 --
--- Lua has no rollback, so whatever can fail comes before the first write, or is the first write. (A server that is out
--- of memory, is a replica, lacks replicas or cannot save refuses a script's first write and none after it.)
+-- Lua has no rollback, so whatever can fail comes before the first write, or is the first write, or is undone. (A server
+-- that is out of memory, is a replica, lacks replicas or cannot save refuses a script's first write and none after it.)
 
 local FIELDS = 6
 local writes, named = {}, 0
@@ -40,17 +40,12 @@ local function leading_seq(json)
   return plain and tonumber(digits)
 end
 
--- A log that holds this position or a later one was filled by another program, and may take no more records.
-local BEYOND_ANY_CLOCK = '9223372036854775807-0'
-
 -- Judge: every expectation against what is there; one that fails refuses all, and all that fail are told.
 -- (Reading a key of another type fails right here, with nothing written.)
 local refusal, unjudged = { 0 }, { 2 }
 for _, write in ipairs(writes) do
   if write.what == 'append' then
-    if #redis.call('XRANGE', write.key, BEYOND_ANY_CLOCK, '+', 'COUNT', 1) > 0 then
-      return redis.error_reply('FULLLOG a log may take no more records')
-    end
+    write.begins = redis.call('XLEN', write.key) == 0
   elseif write.what == 'newer' then
     local there = redis.call('GET', write.key)
     if not there then
@@ -98,6 +93,8 @@ end
 for _, write in ipairs(writes) do
   if write.what == 'append' then
     permit('XADD', write.key, '*', 'data', '')
+    permit('XDEL', write.key, '0-0')
+    permit('DEL', write.key)
     if write.ttl == '' then
       permit('PERSIST', write.key)
     else
@@ -110,23 +107,36 @@ for _, write in ipairs(writes) do
   end
 end
 
--- Append: a value may name the position. A log lives as long as its last append says.
-local reply, positions = { 1 }, {}
+-- Append: a value may name the position. A log that another program filled to the last position takes no more: then what
+-- was appended before is taken back. A log lives as long as its last append says.
+local reply, positions, appended = { 1 }, {}, {}
 for _, write in ipairs(writes) do
   if write.what == 'append' then
     local position
     if write.extra == '' then
-      position = redis.call('XADD', write.key, '*', 'data', write.new)
+      position = redis.pcall('XADD', write.key, '*', 'data', write.new)
     else
-      position = redis.call('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
+      position = redis.pcall('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
     end
-    if write.ttl == '' then
-      redis.call('PERSIST', write.key)
-    else
-      redis.call('PEXPIRE', write.key, write.ttl)
+    if type(position) == 'table' and position.err then
+      for n, earlier in ipairs(appended) do
+        redis.call('XDEL', earlier.key, positions[n])
+        if earlier.begins then
+          redis.call('DEL', earlier.key)
+        end
+      end
+      return position
     end
+    appended[#appended + 1] = write
     positions[#positions + 1] = position
     reply[#reply + 1] = position
+  end
+end
+for _, write in ipairs(appended) do
+  if write.ttl == '' then
+    redis.call('PERSIST', write.key)
+  else
+    redis.call('PEXPIRE', write.key, write.ttl)
   end
 end
 

@@ -204,9 +204,12 @@ impl ServerError {
         let code = message.split_whitespace().next().unwrap_or_default();
         let error = if has_code("WRONGTYPE") {
             Error::wrong_type()
-        } else if has_code("FULLLOG") {
+        } else if says("last possible id") {
             Error::decode("a log that another program filled takes no more records")
-        } else if ["WRONGPASS", "NOAUTH", "NOPERM", "Unauthorized"].iter().any(|code| has_code(code)) {
+        } else if ["WRONGPASS", "NOAUTH", "NOPERM", "Unauthorized"].iter().any(|code| has_code(code))
+            // What a script is told whose user lacks a command.
+            || says("can't run this command")
+        {
             Error::rejected(format!("{}: the token or password is wrong, or may not do this", plain(code)))
         } else if says("max number of clients") {
             Error::not_sent("the server has as many clients as it takes")
@@ -436,6 +439,7 @@ mod tests {
             ("WRONGPASS invalid or missing auth token", false),
             ("NOPERM this user has no permissions to run the 'set' command", false),
             ("ERR user_script:90: NOPERM the user may not do all of the batch", false),
+            ("ERR The user executing the script can't run this command or subcommand script: 3f2", false),
             ("ERR unknown command 'ROOM'", true),
             ("ERR syntax error", true),
             ("ERR This Redis command is not allowed from script", true),

@@ -119,6 +119,8 @@ struct Sending<'a> {
     again: bool,
     /// A reply was lost: an error of a later send is not the whole truth.
     lost: bool,
+    /// The script failed in a way that is not known, perhaps in its last step, the publish.
+    doubtful: bool,
     /// It is applied, and its publishes are left to do.
     unpublished: bool,
     judged: Vec<Judged>,
@@ -187,18 +189,18 @@ impl<T: Transport> Scripted<T> {
     }
 
     /// One command that only reads.
-    async fn ask(&self, command: Command<'_>) -> Result<Reply, ServerError> {
-        match self.exchange(&[command], true, self.deadline()).await?.replies.pop() {
+    async fn ask(&self, command: Command<'_>, deadline: Instant) -> Result<Reply, ServerError> {
+        match self.exchange(&[command], true, deadline).await?.replies.pop() {
             Some(Reply::Error(error)) => Err(error),
             Some(reply) => Ok(reply),
             None => Err(Error::unknown("no reply").into()),
         }
     }
 
-    /// Batches in one request, in order. What the server did not begin is sent again, otherwise: with the script's text
-    /// if the server has forgotten it, without what it does not take, or with a judgement that only we can make. (Such a
-    /// batch may run behind its followers of this request: behind one that another client's load of the script let
-    /// through, or that has nothing to be judged.)
+    /// Batches in one request, in order. What the server did not begin is sent again in another way: with the script's
+    /// text if the server has forgotten it, without what it does not take, or with a judgement that only we can make.
+    /// (Such a batch may run behind its followers of this request: behind one that another client's load of the script
+    /// let through, or that has nothing to be judged.)
     async fn run(&self, batches: &[&Batch], deadline: Instant) -> Vec<Result<Commit, Error>> {
         let mut all: Vec<Sending<'_>> = batches.iter().map(|batch| Sending::new(batch)).collect();
         let mut form = self.form();
@@ -229,7 +231,10 @@ impl<T: Transport> Scripted<T> {
         let Exchange { replies, resent } = match exchange {
             Ok(exchange) => exchange,
             Err(error) => {
-                waiting.iter_mut().for_each(|sending| sending.failed(error.clone()));
+                for sending in waiting {
+                    sending.lost |= sending.doubtful;
+                    sending.failed(error.clone());
+                }
                 return form;
             }
         };
@@ -254,6 +259,7 @@ impl<T: Transport> Scripted<T> {
                     continue;
                 }
                 Ok(Outcome::Unjudged(judged)) => {
+                    sending.lost |= sending.doubtful;
                     sending.failed(Error::not_sent("another program kept changing a value that is judged"));
                     sending.judged.retain(|earlier| judged.iter().all(|later| later.key != earlier.key));
                     sending.judged.extend(judged);
@@ -262,20 +268,30 @@ impl<T: Transport> Scripted<T> {
                 }
                 Err(error) => error,
             };
+            // The same error without a publish was not the publish's, and came before the first write.
+            sending.lost |= sending.doubtful && !error.is_unknown();
+            let publishes = form.publishes && sending.batch.publishes();
             if error.is_script_unknown() {
                 loaded.seen.store(false, Ordering::Relaxed);
             } else if error.is_head_refused() && form.head {
                 self.remember_headless();
                 next.head = false;
-            } else if error.is_unknown() && form.publishes && sending.batch.publishes() {
+                sending.doubtful = publishes;
+            } else if error.is_unknown() && publishes {
                 // Perhaps the server does not take a script with a PUBLISH. If that was it, it is remembered.
                 next.publishes = false;
+                sending.doubtful = true;
             } else {
                 sending.failed(error.into());
                 continue;
             }
-            sending.failed(error.into());
-            sending.again = true;
+            // What may have been written already is sent again only if it then recognises itself.
+            sending.again = !sending.doubtful || sending.batch.is_repeatable();
+            if sending.again {
+                sending.failed_for_now(error.into());
+            } else {
+                sending.failed(Error::unknown("the script failed, perhaps after its writes"));
+            }
         }
         next
     }
@@ -312,6 +328,7 @@ impl<'a> Sending<'a> {
             answer: Err(Error::not_sent("not sent yet")),
             again: true,
             lost: false,
+            doubtful: false,
             unpublished: false,
             judged: Vec::new(),
         }
@@ -323,8 +340,13 @@ impl<'a> Sending<'a> {
     }
 
     fn failed(&mut self, error: Error) {
-        self.answer = Err(if self.lost { error.after_a_lost_reply() } else { error });
+        self.failed_for_now(error);
         self.again = false;
+    }
+
+    /// The answer if this send should be the last.
+    fn failed_for_now(&mut self, error: Error) {
+        self.answer = Err(if self.lost { error.after_a_lost_reply() } else { error });
     }
 }
 
@@ -345,7 +367,7 @@ fn weight(write: &Write) -> usize {
 impl<T: Transport> Store for Scripted<T> {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
         if T::READS_ARE_FRESH {
-            return self.ask(Command::of(["GET", key.as_str()])).await?.text_or_nil();
+            return self.ask(Command::of(["GET", key.as_str()]), self.deadline()).await?.text_or_nil();
         }
         // "Refuse unless nothing is there" brings back what is there.
         match self.commit(&Batch::new().check(key, Expect::Absent)).await? {
@@ -407,21 +429,21 @@ impl<T: Transport> Store for Scripted<T> {
             // Nothing comes after the last position.
             Some(_) => return Ok(Vec::new()),
         };
-        let limit = limit.min(MAX_COUNT);
+        let (limit, deadline) = (limit.min(MAX_COUNT), self.deadline());
         let count = limit.to_string();
         if T::READS_ARE_FRESH {
             let range = Command::of(["XRANGE", log.as_str(), &from, "+", "COUNT", &count]);
-            return self.ask(range).await?.records(after, limit);
+            return self.ask(range, deadline).await?.records(after, limit);
         }
         const READ: &str = "return redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])";
         let form = self.form();
         let read = |head: &str| [head, READ].concat();
         let script = read(self.head(form));
-        match self.ask(Command::of(["EVAL", &script, "1", log.as_str(), &from, &count])).await {
+        match self.ask(Command::of(["EVAL", &script, "1", log.as_str(), &from, &count]), deadline).await {
             Err(error) if error.is_head_refused() && form.head => {
                 self.remember_headless();
                 let script = read("");
-                self.ask(Command::of(["EVAL", &script, "1", log.as_str(), &from, &count])).await
+                self.ask(Command::of(["EVAL", &script, "1", log.as_str(), &from, &count]), deadline).await
             }
             asked => asked,
         }?

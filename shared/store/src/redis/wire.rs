@@ -114,7 +114,7 @@ impl Wire {
             packed.write_packed_command(&mut bytes);
         }
         let first = self.stream.write(&bytes[..bytes.len().min(FIRST_WRITE_BYTES)]).await?;
-        *sent |= first > 0;
+        *sent = true;
         self.stream.write_all(&bytes[first..]).await?;
         self.stream.flush().await
     }
