@@ -14,7 +14,7 @@ use crate::talk;
 #[derive(Debug)]
 pub(crate) enum Change {
     /// The profile, and what is said after it.
-    Profile(Key, Edit, Option<Messages>),
+    Profile(Key, Vec<Edit>, Option<Messages>),
     /// The last transaction.
     Book(Slot, onetap_ledger::Change, Attempt),
     /// Everything goes.
@@ -28,8 +28,8 @@ pub(crate) struct Step {
 }
 
 impl Change {
-    pub(crate) fn profile(user: &str, edit: Edit, answer: Option<Messages>) -> Result<Change, Error> {
-        Ok(Change::Profile(profile_key(user)?, edit, answer))
+    pub(crate) fn profile(user: &str, edits: Vec<Edit>, answer: Option<Messages>) -> Result<Change, Error> {
+        Ok(Change::Profile(profile_key(user)?, edits, answer))
     }
 
     pub(crate) fn book(user: &str, life: Duration, change: onetap_ledger::Change) -> Result<Change, Error> {
@@ -62,13 +62,14 @@ impl Change {
     /// The step from what is there, a value for each of [`keys`](Change::keys).
     pub(crate) fn step(&self, there: &[Option<String>]) -> Step {
         match self {
-            Change::Profile(key, edit, answer) => {
+            Change::Profile(key, edits, answer) => {
                 let there = there.first().and_then(Option::as_deref);
-                let profile = Profile::read(there).with(edit);
+                let profile = edits.iter().fold(Profile::read(there), Profile::with);
                 let new = profile.to_json();
+                // An unfollow that counts changes the profile at least by its time, and so gives it its expiry.
                 let unchanged = there == Some(new.as_str());
                 // Of a user who leaves and never kept anything, nothing is kept.
-                let needless = there.is_none() && matches!(edit, Edit::Deactivate);
+                let needless = there.is_none() && matches!(edits.as_slice(), [Edit::Deactivate(_)]);
                 let put = || Batch::new().put(key, expect(there), new.as_str(), profile.ttl());
                 let writes = if unchanged || needless { Batch::new() } else { put() };
                 Step { writes, answer: answer.clone() }

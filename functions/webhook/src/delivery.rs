@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use crate::change::{Change, profile_key};
-use crate::plan::{Plan, Saved, happened_at, plan};
+use crate::plan::{Plan, Saved, happened_at, happened_at_ms, plan};
 use crate::profile::{Edit, Profile};
 use crate::{Webhook, talk};
 
@@ -405,7 +405,13 @@ impl<'a> Delivery<'a> {
     /// What an event is answered, and what it writes. What it writes brings its own answer.
     async fn look_up(&self, event: &Event, plan: &Plan) -> (Option<Messages>, Option<Change>) {
         let user = event.source.user_id.as_deref();
+        let at = happened_at_ms(event, self.now.unix());
         let busy = || Some(talk::text(talk::BUSY));
+        // Who writes to the bot alone follows it.
+        let and_is_here = |edit: Edit| match event.source.chat {
+            Chat::User => vec![edit, Edit::Here(at)],
+            _ => vec![edit],
+        };
         // Without a user there is nobody to keep something for, and without the store nowhere.
         let keep = |change: Option<Result<Change, Error>>| match change {
             Some(Ok(change)) if self.store_is_up() => (None, Some(change)),
@@ -416,8 +422,8 @@ impl<'a> Delivery<'a> {
             Plan::Say(say) => (Some(talk::say(say)), None),
             Plan::Forecast(place) => {
                 let answer = self.forecast(place).await;
-                let change = user
-                    .and_then(|user| Change::profile(user, Edit::Visit(place), Some(answer.clone())).ok());
+                let edits = and_is_here(Edit::Visit(place));
+                let change = user.and_then(|u| Change::profile(u, edits, Some(answer.clone())).ok());
                 (Some(answer), change)
             }
             Plan::Saved(saved) => match self.profile(user).await {
@@ -430,7 +436,8 @@ impl<'a> Delivery<'a> {
             },
             Plan::Save(saved, place) => {
                 let answer = talk::saved(*saved, place);
-                keep(user.map(|user| Change::profile(user, Edit::Save(*saved, place), Some(answer))))
+                let edits = and_is_here(Edit::Save(*saved, place));
+                keep(user.map(|user| Change::profile(user, edits, Some(answer))))
             }
             Plan::Book(change) => {
                 let life = self.webhook.config.last_transaction;
@@ -438,11 +445,13 @@ impl<'a> Delivery<'a> {
             }
             Plan::Erase => keep(user.map(Change::erase)),
             Plan::Follow => {
-                let change =
-                    user.and_then(|u| Change::profile(u, Edit::Activate, Some(talk::welcome())).ok());
+                let edits = vec![Edit::Activate(at)];
+                let change = user.and_then(|u| Change::profile(u, edits, Some(talk::welcome())).ok());
                 (Some(talk::welcome()), change)
             }
-            Plan::Unfollow => (None, user.and_then(|u| Change::profile(u, Edit::Deactivate, None).ok())),
+            Plan::Unfollow => {
+                (None, user.and_then(|u| Change::profile(u, vec![Edit::Deactivate(at)], None).ok()))
+            }
         }
     }
 

@@ -110,8 +110,14 @@ pub enum Say {
 
 /// When `event` happened: at its timestamp, or at `now` if it has none that can be true. Both in seconds since 1970.
 pub fn happened_at(event: &Event, now: i64) -> i64 {
-    let timestamp = event.timestamp.map(|milliseconds| milliseconds.div_euclid(1000));
-    timestamp.filter(|at| (now - MAX_AGE_SECONDS..=now + MAX_AHEAD_SECONDS).contains(at)).unwrap_or(now)
+    happened_at_ms(event, now).div_euclid(1000)
+}
+
+/// The same in milliseconds since 1970; `now` is in seconds.
+pub fn happened_at_ms(event: &Event, now: i64) -> i64 {
+    let possible = now - MAX_AGE_SECONDS..=now + MAX_AHEAD_SECONDS;
+    let timestamp = event.timestamp.filter(|at| possible.contains(&at.div_euclid(1000)));
+    timestamp.unwrap_or(now.saturating_mul(1000))
 }
 
 /// What `event`, which happened at `now`, asks for.

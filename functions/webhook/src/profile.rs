@@ -6,14 +6,15 @@ use std::time::Duration;
 use onetap_store::Ttl;
 use onetap_weather::Place;
 use onetap_weather::places::by_name;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::plan::Saved;
 
 /// So many recent places are kept.
 const RECENT: usize = 5;
-/// How long a profile is kept after its user has left, or has last used the bot in a group since.
+/// How long the profile of a user who has left is kept: from the unfollow, or from the last change that the user made
+/// to it in a group after that.
 const TTL_AFTER_UNFOLLOW: Duration = Duration::from_secs(30 * 86_400);
 
 /// A profile, as JSON under `user:{user_id}:profile`. `Debug` shows nothing of it.
@@ -27,6 +28,10 @@ pub struct Profile {
     recent: Vec<String>,
     #[serde(default = "yes")]
     active: bool,
+    /// When the user came or left, in milliseconds since 1970; unknown in a profile of an earlier version. LINE may
+    /// deliver what happened before that later, and then it no longer says whether the user is here.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    since: Option<i64>,
     /// What a newer version keeps beside these.
     #[serde(flatten)]
     more: Map<String, Value>,
@@ -34,6 +39,11 @@ pub struct Profile {
 
 fn yes() -> bool {
     true
+}
+
+/// A number; anything else is as good as none.
+fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_i64())
 }
 
 impl fmt::Debug for Profile {
@@ -49,10 +59,12 @@ pub enum Edit {
     Save(Saved, &'static Place),
     /// This place was asked for.
     Visit(&'static Place),
-    /// The user is here.
-    Activate,
-    /// The user has left.
-    Deactivate,
+    /// The user wrote to the bot alone, as only a follower can. All times are in milliseconds since 1970.
+    Here(i64),
+    /// The user followed the bot.
+    Activate(i64),
+    /// The user left.
+    Deactivate(i64),
 }
 
 impl Profile {
@@ -101,9 +113,17 @@ impl Profile {
                 self.recent.insert(0, name);
                 self.recent.truncate(RECENT);
             }
-            Edit::Activate => self.active = true,
-            Edit::Deactivate => self.active = false,
+            Edit::Here(_) if self.active => {}
+            Edit::Here(at) | Edit::Activate(at) => self.turn(true, *at),
+            Edit::Deactivate(at) => self.turn(false, *at),
         }
         self
+    }
+
+    /// The user came or left at this time, unless a later time is known.
+    fn turn(&mut self, active: bool, at: i64) {
+        if self.since.is_none_or(|since| since <= at) {
+            (self.active, self.since) = (active, Some(at));
+        }
     }
 }

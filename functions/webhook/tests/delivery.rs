@@ -525,7 +525,7 @@ async fn a_user_who_comes_back_finds_the_profile_and_keeps_it() {
     let (bot, user) = bot_with_home(memory(), &[]).await;
     assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
     days_pass(29).await;
-    assert_eq!(bot.deliver(&[event(&user, json!({"type": "follow"}))]).await, 200);
+    assert_eq!(bot.deliver(&[follow(&user)]).await, 200);
     assert!(bot.said()[0].starts_with("歡迎使用"));
     days_pass(100).await;
     assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
@@ -541,6 +541,97 @@ async fn what_a_user_who_left_does_in_a_group_does_not_keep_the_profile_for_ever
     assert!(bot.store.get(&key).await.unwrap().unwrap().contains("花蓮市"));
     days_pass(31).await;
     assert_eq!(bot.store.get(&key).await, Ok(None));
+}
+
+/// The profile as it is kept.
+async fn kept_profile(bot: &Bot, user: &str) -> Option<Value> {
+    let key = Key::new(format!("user:{user}:profile")).unwrap();
+    bot.store.get(&key).await.unwrap().map(|text| serde_json::from_str(&text).unwrap())
+}
+
+/// `event`, as it happened so many seconds ago.
+fn seconds_ago(seconds: u64, mut event: Value) -> Value {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let at = now - Duration::from_secs(seconds);
+    event["timestamp"] = u64::try_from(at.as_millis()).unwrap().into();
+    event
+}
+
+fn follow(user: &str) -> Value {
+    event(user, json!({"type": "follow"}))
+}
+
+#[tokio::test]
+async fn a_farewell_that_comes_late_does_not_end_the_profile_of_a_user_who_is_back() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    let farewell = seconds_ago(60, unfollow(&user));
+    let down = bot.instance(Faulty::new(Arc::clone(&bot.store), |_| Fault::NotSent), &[]);
+    assert_eq!(deliver(&down, from_ref(&farewell)).await, 500);
+    assert_eq!(bot.deliver(&[seconds_ago(30, follow(&user))]).await, 200);
+    assert_eq!(bot.deliver(&[redelivered(&farewell)]).await, 200, "it is not asked for again");
+    days_pass(100).await;
+    assert_eq!(kept_profile(&bot, &user).await.expect("it is kept")["active"], true);
+    // A later one counts.
+    assert_eq!(bot.deliver(&[seconds_ago(10, unfollow(&user))]).await, 200);
+    days_pass(31).await;
+    assert_eq!(kept_profile(&bot, &user).await, None);
+}
+
+#[tokio::test]
+async fn what_comes_late_of_a_user_who_has_left_does_not_keep_the_profile_for_ever() {
+    let late =
+        |user: &str| [follow(user), text(user, "花蓮市"), text(user, "設定公司 花蓮市"), unfollow(user)];
+    for n in 0..4 {
+        let (bot, user) = bot_with_home(memory(), &[]).await;
+        assert_eq!(bot.deliver(&[seconds_ago(30, unfollow(&user))]).await, 200);
+        let event = late(&user)[n].clone();
+        let kind = event["type"].clone();
+        assert_eq!(bot.deliver(&[seconds_ago(60, event)]).await, 200);
+        let profile = kept_profile(&bot, &user).await.unwrap();
+        assert_eq!(profile["active"], false, "{n}: {kind}");
+        assert_eq!(profile.to_string().contains("花蓮市"), [1, 2].contains(&n), "the place is kept");
+        days_pass(31).await;
+        assert_eq!(kept_profile(&bot, &user).await, None, "{n}: {kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_talks_to_the_bot_alone_is_here_and_keeps_the_profile() {
+    for words in ["花蓮市", "設定公司 花蓮市"] {
+        let (bot, user) = bot_with_home(memory(), &[]).await;
+        assert_eq!(bot.deliver(&[seconds_ago(60, unfollow(&user))]).await, 200);
+        // The follow in between was lost.
+        assert_eq!(bot.deliver(&[seconds_ago(30, text(&user, words))]).await, 200);
+        days_pass(100).await;
+        assert_eq!(kept_profile(&bot, &user).await.expect("it is kept")["active"], true, "{words}");
+        // A farewell from before that is late here too.
+        assert_eq!(bot.deliver(&[seconds_ago(45, unfollow(&user))]).await, 200);
+        assert_eq!(kept_profile(&bot, &user).await.unwrap()["active"], true, "{words}");
+    }
+}
+
+#[tokio::test]
+async fn a_profile_of_an_earlier_version_ends_thirty_days_after_the_next_unfollow() {
+    // Without an expiry, as 0.1 wrote them, and with what no version writes.
+    for old in [
+        r#"{"home":"新北市永和區","recent":[],"active":false}"#,
+        r#"{"home":"新北市永和區","recent":[],"active":true,"since":"yesterday"}"#,
+    ] {
+        let (bot, user) = (Bot::new(memory()), user());
+        let key = Key::new(format!("user:{user}:profile")).unwrap();
+        let there = onetap_store::Batch::new().put(
+            &key,
+            onetap_store::Expect::Absent,
+            old,
+            onetap_store::Ttl::Forever,
+        );
+        assert!(matches!(bot.store.commit(&there).await, Ok(onetap_store::Commit::Applied(_))));
+        assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+        let profile = kept_profile(&bot, &user).await.unwrap();
+        assert_eq!((&profile["active"], &profile["home"]), (&json!(false), &json!("新北市永和區")));
+        days_pass(31).await;
+        assert_eq!(kept_profile(&bot, &user).await, None, "{old}");
+    }
 }
 
 #[tokio::test]
