@@ -29,6 +29,8 @@ pub struct Options {
     pub store: Option<String>,
     /// `--demo`
     pub demo: bool,
+    /// What a delivery has of the time that LINE waits: as the function has it. No argument sets it.
+    pub times: webhook::Times,
 }
 
 impl Command {
@@ -71,7 +73,8 @@ mod tests {
 
     #[test]
     fn every_argument_is_understood_with_a_space_or_an_equals_sign() {
-        let all = Options { port: Some(8000), store: Some("redis".to_owned()), demo: true };
+        let all =
+            Options { port: Some(8000), store: Some("redis".to_owned()), demo: true, ..Options::default() };
         assert_eq!(parse(&["--port", "8000", "--store=redis", "--demo"]), Ok(Command::Run(all)));
         assert_eq!(parse(&[]), Ok(Command::Run(Options::default())));
         assert_eq!(parse(&["--demo", "-h"]), Ok(Command::Help));

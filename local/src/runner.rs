@@ -71,6 +71,7 @@ impl Runner {
     /// Builds every function as its own variables describe it, all on one store; the consumer is for the queue.
     pub(crate) fn build(
         variables: &Variables<'_>,
+        times: webhook::Times,
         address: SocketAddr,
         api: MessagingApi,
         stopping: Stopping,
@@ -97,7 +98,7 @@ impl Runner {
         let switch = Arc::new(Switch::new(Arc::new(mirror)));
         let store = || Arc::clone(&switch) as Arc<dyn Store>;
 
-        let webhook_config = webhook::Config::from_variables(variables)?;
+        let webhook_config = webhook::Config { times, ..webhook::Config::from_variables(variables)? };
         let edit_config = edit_last_transaction::Config::from_variables(variables)?;
         let gateway_config = job_events::Config::from_variables(variables)?;
         let bus_config = onetap_bus::Config::from_variables(variables, &store_config)?;

@@ -86,7 +86,8 @@ impl Local {
         let api = MessagingApi::start(Secret::new(token)).map_err(|error| StartError::Port(0, error))?;
         let uses_stub = environment.line_stub(api.url(), options);
         let (stop, stopping) = Stop::new();
-        let (runner, consumer) = Runner::build(&environment.variables(), address, api, stopping.clone())?;
+        let (runner, consumer) =
+            Runner::build(&environment.variables(), options.times, address, api, stopping.clone())?;
         let made = environment.into_made();
         runner.furnish().await.map_err(|error| StartError::Store(runner.kind, error))?;
 

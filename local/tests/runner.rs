@@ -3,15 +3,24 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use onetap_line::signature::sign;
 use onetap_local::client::Events;
+use onetap_servers::{Broken, Fault, Proxy};
 use onetap_store::config::Secret;
 use serde_json::{Value, json};
 use support::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
+
+/// What the public weather service answers.
+const WEATHER: &str = include_str!("../../shared/weather/tests/fixtures/open-meteo.json");
 
 #[tokio::test]
 async fn every_path_answers() {
@@ -61,9 +70,26 @@ async fn every_path_answers() {
 
 #[tokio::test]
 async fn of_twenty_taps_at_once_one_is_answered_with_a_forecast() {
-    let runner = Runner::start().await;
-    runner.control(Method::PUT, "weather", json!({ "delay_ms": 700 })).await;
-    let mut paths = runner.deliver(ALICE, tap(HOME), 20).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let service = Broken::start(Fault::Status(200, WEATHER.to_owned())).await;
+    let weather = Proxy::start(&service.url()).await;
+    weather.inject(Some(Fault::Held(Arc::clone(&gate))));
+    let runner = Runner::with(&[
+        ("WEATHER_PROVIDER", "open-meteo"),
+        ("OPEN_METEO_BASE_URL", &weather.url()),
+        ("PROCESSING_LOCK_TIMEOUT_SECONDS", "60"),
+    ])
+    .await;
+    // Nineteen are told to wait while the weather of the first one is held.
+    let nineteen_are_answered = async {
+        let start = Instant::now();
+        while runner.said(ALICE).await.len() < 19 && start.elapsed() < Duration::from_secs(10) {
+            sleep(Duration::from_millis(20)).await;
+        }
+        gate.add_permits(1);
+    };
+    let (mut paths, ()) = tokio::join!(runner.deliver(ALICE, tap(HOME), 20), nineteen_are_answered);
+    assert_eq!(weather.requests(), 1);
     paths.sort();
     assert_eq!(paths, [vec!["busy"; 19], vec!["handled"]].concat());
     let said = runner.said(ALICE).await;

@@ -10,6 +10,28 @@ use crate::plan::Scope;
 /// LINE waits no longer for an answer.
 const LONGEST_DELIVERY: Duration = Duration::from_secs(2);
 
+/// What is spent of the two seconds that LINE waits. No variable sets it: more than the default is for whoever plays
+/// LINE, and waits longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// A delivery has so long in all.
+    pub delivery: Duration,
+    /// A forecast has so long of it.
+    pub forecast: Duration,
+    /// A reply has so long of it.
+    pub reply: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times {
+            delivery: Duration::from_millis(1800),
+            forecast: Duration::from_secs(1),
+            reply: Duration::from_millis(500),
+        }
+    }
+}
+
 /// The settings of a [`Webhook`](crate::Webhook).
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -21,6 +43,8 @@ pub struct Config {
     pub last_transaction: Duration,
     /// Where the markers of handled events stand, and for how long.
     pub idem: idem::Config,
+    /// What a delivery and its parts have of LINE's two seconds.
+    pub times: Times,
 }
 
 /// The processing lock.
@@ -57,6 +81,7 @@ impl Config {
             lock: enabled.then_some(Lock { ttl, scope }),
             last_transaction: seconds("LAST_TRANSACTION_TTL", 3600)?,
             idem,
+            times: Times::default(),
         })
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -24,10 +23,6 @@ use crate::plan::{Plan, Saved, happened_at, happened_at_ms, plan};
 use crate::profile::{Edit, Profile};
 use crate::{Webhook, talk};
 
-/// A forecast has so long.
-const FORECAST: Duration = Duration::from_secs(1);
-/// A reply has so long.
-const REPLY: Duration = Duration::from_millis(500);
 /// A change that is refused so often in a row has met something else than other writers.
 const ROUNDS: usize = 8;
 
@@ -464,7 +459,7 @@ impl<'a> Delivery<'a> {
 
     /// A forecast that is late is an apology: the reply needs its time too.
     async fn forecast(&self, place: &Place) -> Messages {
-        let deadline = (Instant::now() + FORECAST).min(self.deadline - REPLY);
+        let deadline = (Instant::now() + self.webhook.config.times.forecast).min(self.before_reply());
         let forecast = timeout_at(deadline, self.webhook.weather.forecast(place, deadline)).await;
         match forecast.unwrap_or(Err(onetap_weather::Error::Late)) {
             Ok(forecast) => {
@@ -567,7 +562,7 @@ impl<'a> Delivery<'a> {
             tracing::error!(outcome = "out_of_time", "reply");
             return Ended::Failed;
         }
-        let deadline = (now + REPLY).min(self.deadline);
+        let deadline = (now + self.webhook.config.times.reply).min(self.deadline);
         let reply = self.webhook.line.reply(token, messages, deadline).await;
         let (outcome, request_id) = (reply.outcome.label(), reply.request_id);
         count("line_reply_total", &[("outcome", outcome)]);
@@ -581,6 +576,11 @@ impl<'a> Delivery<'a> {
             Sent::RateLimited | Sent::Unauthorized | Sent::Unreachable { maybe_sent: false } => Ended::Failed,
             _ => Ended::Handled,
         }
+    }
+
+    /// When the time that is left is what a reply has.
+    fn before_reply(&self) -> Instant {
+        self.deadline - self.webhook.config.times.reply
     }
 
     fn store_is_up(&self) -> bool {
@@ -621,7 +621,7 @@ impl<'a> Delivery<'a> {
             return Err(late());
         }
         // Whatever is asked for is asked before a reply, which needs its time too.
-        let answer = timeout_at(self.deadline - REPLY, call).await.unwrap_or_else(|_| Err(late()));
+        let answer = timeout_at(self.before_reply(), call).await.unwrap_or_else(|_| Err(late()));
         answer.inspect_err(|error| self.lost_store(error))
     }
 }

@@ -8,7 +8,6 @@ pub mod profile;
 pub mod talk;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Method, StatusCode, header};
 use lambda_http::{Body, Request, Response};
@@ -22,14 +21,12 @@ use onetap_weather::Provider;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-pub use config::{Config, Lock};
+pub use config::{Config, Lock, Times};
 pub use delivery::{Ended, Endings};
 pub use plan::Scope;
 
 /// No delivery is larger.
 const MAX_BODY: usize = 1 << 20;
-/// LINE waits two seconds; this is what a delivery has of them.
-const DELIVERY: Duration = Duration::from_millis(1800);
 
 /// The function.
 #[derive(Debug)]
@@ -65,7 +62,7 @@ impl Webhook {
 
     /// Answers a delivery: 200 if LINE need not send it again. The answer's extensions have the [`Endings`].
     pub async fn handle(&self, request: Request) -> Response<Body> {
-        let deadline = Instant::now() + DELIVERY;
+        let deadline = Instant::now() + self.config.times.delivery;
         // Random, and good for one delivery: it ties the lines of a log together, and nobody to them.
         let delivery = tracing::info_span!("delivery", correlation_id = &unique_token()[..12]);
         let answer = self.answer(&request, deadline).instrument(delivery).await;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use onetap_line::testing::Fault as LineFault;
 use onetap_store::testing::{Fault, Faulty, Gate};
 use support::*;
+use webhook::Times;
 
 /// A counter's values by its label.
 fn counted(name: &str) -> BTreeMap<String, u64> {
@@ -26,7 +27,7 @@ fn expect(name: &str, values: &[(&str, u64)]) {
 }
 
 #[tokio::test]
-async fn dedupe_redeliveries_and_forecasts_are_counted() {
+async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
     let bot = Bot::new(memory());
     let too_many = || LineFault::Status(429, r#"{"message":"too many"}"#.into());
 
@@ -82,7 +83,39 @@ async fn dedupe_redeliveries_and_forecasts_are_counted() {
     bot.weather.fail(true);
     assert_eq!(bot.ask(&user(), "永和").await, BUSY);
     bot.weather.fail(false);
-    bot.weather.slow_down(Duration::from_secs(10));
-    assert_eq!(bot.ask(&user(), "永和").await, BUSY);
+    let hasty = Bot::timed(memory(), &[], Times { forecast: Duration::from_millis(100), ..PATIENT });
+    let _never_opened = hasty.weather.hold();
+    assert_eq!(hasty.ask(&user(), "永和").await, BUSY);
     expect("weather_total", &[("failed", 2), ("fetched", 1)]);
+
+    // Each answer of LINE by its own name.
+    for (fault, status, outcome) in line_answers() {
+        bot.line.fail_next(fault);
+        let mut replies = counted("line_reply_total");
+        assert_eq!(bot.deliver(&[tap(&user(), "action=settings")]).await, status, "{outcome}");
+        *replies.entry(outcome.to_owned()).or_default() += 1;
+        assert_eq!(counted("line_reply_total"), replies, "{outcome}");
+    }
+
+    // An event that lacks what its kind needs.
+    let skipped = r#"line_webhook_events_total{event_type="skipped",outcome="skipped"}"#;
+    let of_series = |series: &str| counted(series).values().sum::<u64>();
+    assert_eq!(of_series(skipped), 0);
+    let lacking = event(&user(), serde_json::json!({"type": "postback", "postback": {}}));
+    assert_eq!(bot.deliver(&[lacking]).await, 200);
+    assert_eq!(of_series(skipped), 1);
+
+    // A store that nobody answers for: the lock is not taken, and the work goes on.
+    let failed_open = r#"processing_lock_acquire_total{source_type="user",status="failed_open"}"#;
+    let before = (of_series(failed_open), counted("kv_error_total"));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("redis://127.0.0.1:{port}");
+    let variables = [("STORE", "redis"), ("REDIS_URL", url.as_str())];
+    let lookup = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+    let dead = onetap_store::open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap();
+    assert_eq!(deliver(&bot.instance(dead, &[]), &[tap(&user(), HOME)]).await, 200);
+    let mut errors = before.1;
+    *errors.entry("set".to_owned()).or_default() += 2;
+    assert_eq!(counted("kv_error_total"), errors, "the claim and the lock");
+    assert_eq!(of_series(failed_open), before.0 + 1);
 }

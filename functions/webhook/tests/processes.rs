@@ -6,6 +6,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_line::testing::MessagingApi;
@@ -14,6 +15,7 @@ use onetap_store::Key;
 use onetap_store::config::Secret;
 use serde_json::{Value, json};
 use support::*;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 /// What the public service answers.
@@ -26,7 +28,7 @@ struct Instance {
 }
 
 impl Instance {
-    fn start(store: &Environment, line: &str, weather: &str) -> Instance {
+    fn start(store: &Environment, line: &str, weather: &str, lock_seconds: u32) -> Instance {
         let tests = std::env::current_exe().unwrap();
         let example = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples/webhook_worker");
         let mut child = Command::new::<PathBuf>(example)
@@ -37,7 +39,7 @@ impl Instance {
                 ("LINE_API_BASE_URL", line),
             ])
             .envs([("WEATHER_PROVIDER", "open-meteo"), ("OPEN_METEO_BASE_URL", weather)])
-            .env("PROCESSING_LOCK_TIMEOUT_SECONDS", "2")
+            .env("PROCESSING_LOCK_TIMEOUT_SECONDS", lock_seconds.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -68,13 +70,17 @@ impl Drop for Instance {
     }
 }
 
-/// A weather service that takes its time, and counts.
-async fn weather(delay: Duration) -> (Broken, Proxy) {
+/// A weather service that counts.
+async fn weather() -> (Broken, Proxy) {
     let service = Broken::start(Fault::Status(200, WEATHER.to_owned())).await;
-    let slow = Proxy::start(&service.url()).await;
-    slow.inject(Some(Fault::Delay(delay)));
-    (service, slow)
+    let counting = Proxy::start(&service.url()).await;
+    (service, counting)
 }
+
+/// A lock that does not end while a test runs.
+const LASTING_SECONDS: u32 = 120;
+/// What has not happened by then never does.
+const NEVER: Duration = Duration::from_secs(60);
 
 fn said(line: &MessagingApi) -> Vec<String> {
     line.take_replies().iter().map(|reply| reply.text().to_owned()).collect()
@@ -82,8 +88,10 @@ fn said(line: &MessagingApi) -> Vec<String> {
 
 async fn taps_in_two_processes(store: &Environment) {
     let line = MessagingApi::start(Secret::new(TOKEN)).unwrap();
-    let (_service, weather) = weather(Duration::from_millis(500)).await;
-    let mut instances = [0, 1].map(|_| Instance::start(store, &line.url(), &weather.url()));
+    let (_service, weather) = weather().await;
+    let gate = Arc::new(Semaphore::new(0));
+    weather.inject(Some(Fault::Held(Arc::clone(&gate))));
+    let mut instances = [0, 1].map(|_| Instance::start(store, &line.url(), &weather.url(), LASTING_SECONDS));
     for each in [1, 10] {
         let user = user();
         instances[0].deliver(&[text(&user, "設定住家 永和區")]);
@@ -93,6 +101,13 @@ async fn taps_in_two_processes(store: &Environment) {
         for _ in 0..each {
             instances.iter_mut().for_each(|instance| instance.deliver(&[tap(&user, HOME)]));
         }
+        // All but one are answered while that one waits for the weather.
+        let start = Instant::now();
+        while line.replies().len() < 2 * each - 1 {
+            assert!(start.elapsed() < NEVER, "{} replies", line.replies().len());
+            sleep(Duration::from_millis(5)).await;
+        }
+        gate.add_permits(1);
         for instance in &mut instances {
             assert!((0..each).all(|_| instance.status() == 200));
         }
@@ -105,9 +120,10 @@ async fn taps_in_two_processes(store: &Environment) {
 
 async fn a_killed_tap(store: &Environment) {
     let line = MessagingApi::start(Secret::new(TOKEN)).unwrap();
-    let (_service, weather) = weather(Duration::from_millis(900)).await;
+    let (_service, weather) = weather().await;
+    weather.inject(Some(Fault::Hang));
     let user = user();
-    let mut victim = Instance::start(store, &line.url(), &weather.url());
+    let mut victim = Instance::start(store, &line.url(), &weather.url(), 2);
     victim.deliver(&[text(&user, "設定住家 永和區")]);
     assert_eq!(victim.status(), 200);
     line.take_replies();
@@ -119,7 +135,7 @@ async fn a_killed_tap(store: &Environment) {
     victim.kill();
     let killed = Instant::now();
     weather.inject(None);
-    let mut next = Instance::start(store, &line.url(), &weather.url());
+    let mut next = Instance::start(store, &line.url(), &weather.url(), 2);
     loop {
         next.deliver(&[tap(&user, HOME)]);
         assert_eq!(next.status(), 200);
@@ -128,19 +144,19 @@ async fn a_killed_tap(store: &Environment) {
             [text] => assert_eq!(text, PROCESSING),
             other => panic!("{other:?}"),
         }
-        assert!(killed.elapsed() < Duration::from_secs(5), "the lock outlived its owner");
+        assert!(killed.elapsed() < NEVER, "the lock outlived its owner");
         sleep(Duration::from_millis(50)).await;
     }
 }
 
 async fn a_crash_between_the_write_and_the_reply(environment: &Environment, store: &dyn onetap_store::Store) {
-    let (_service, weather) = weather(Duration::ZERO).await;
+    let (_service, weather) = weather().await;
     let user = user();
     let profile = Key::new(format!("user:{user}:profile")).unwrap();
     let saved = text(&user, "設定住家 永和區");
     // LINE takes the connection and says nothing: the victim waits there, its write committed.
     let silent = Broken::accepts_and_never_answers().await;
-    let mut victim = Instance::start(environment, &silent.url(), &weather.url());
+    let mut victim = Instance::start(environment, &silent.url(), &weather.url(), 2);
     victim.deliver(std::slice::from_ref(&saved));
     let written = loop {
         if let Some(written) = store.get(&profile).await.unwrap() {
@@ -150,7 +166,7 @@ async fn a_crash_between_the_write_and_the_reply(environment: &Environment, stor
     };
     victim.kill();
     let line = MessagingApi::start(Secret::new(TOKEN)).unwrap();
-    let mut next = Instance::start(environment, &line.url(), &weather.url());
+    let mut next = Instance::start(environment, &line.url(), &weather.url(), 2);
     // In between the user moves house; a repeated write would move them back.
     next.deliver(&[text(&user, "設定住家 花蓮市")]);
     assert_eq!(next.status(), 200);

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use http::Method;
 use onetap_local::Local;
@@ -29,7 +30,10 @@ impl Runner {
 
     pub async fn with(variables: &[(&str, &str)]) -> Runner {
         let lookup = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        let options = Options { port: Some(0), ..Options::default() };
+        // More time than LINE gives: what a test shows does not depend on how quick its machine is.
+        let ten_seconds = Duration::from_secs(10);
+        let times = webhook::Times { delivery: 2 * ten_seconds, forecast: ten_seconds, reply: ten_seconds };
+        let options = Options { port: Some(0), times, ..Options::default() };
         let local = Local::start(&options, &Variables::from_lookup(lookup)).await.unwrap();
         let client = Client::new(&local.url());
         Runner { local, client }

@@ -1,7 +1,7 @@
 //! What can go wrong with a request, for every server here alike.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::{Response, StatusCode};
+use tokio::sync::Semaphore;
 
 /// What a server does to a request instead of answering it properly.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub enum Fault {
     DropReply,
     /// Waits, then executes and answers.
     Delay(Duration),
+    /// Waits for a permit, which it uses up, then executes and answers.
+    Held(Arc<Semaphore>),
 }
 
 /// The body of every answer; a stream, because subscriptions are one.
@@ -76,6 +79,10 @@ pub(crate) async fn answer_through(
         None => Ok(execute.await),
         Some(Fault::Delay(time)) => {
             tokio::time::sleep(time).await;
+            Ok(execute.await)
+        }
+        Some(Fault::Held(gate)) => {
+            gate.acquire().await.expect("a gate is never closed").forget();
             Ok(execute.await)
         }
         Some(Fault::DropReply) => {

@@ -3,35 +3,43 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail on the spot")]
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::Request;
 use lambda_http::Body;
 use onetap_line::signature::sign;
-use onetap_line::testing::MessagingApi;
+use onetap_line::testing::{Fault as LineFault, MessagingApi};
 #[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
 use onetap_store::config::{Secret, Variables};
 use onetap_store::lease::unique_token;
+use onetap_store::testing::Gate;
 use onetap_store::{Memory, Store, open};
 use onetap_weather::{Error, Forecast, Place, Provider, Sample, Taipei};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
-use webhook::{Config, Webhook};
+use tokio::time::Instant;
+use webhook::{Config, Times, Webhook};
 
 pub const SECRET: &str = "planted-channel-secret";
 pub const TOKEN: &str = "planted-access-token";
 pub const PROCESSING: &str = "⏳ 正在為您查詢天氣，請稍候...";
 pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";
 
-/// The sample's weather, counted and slowed.
+/// More time than LINE gives, so that what a test shows does not depend on how quick its machine is.
+pub const PATIENT: Times = Times {
+    delivery: Duration::from_secs(180),
+    forecast: Duration::from_secs(60),
+    reply: Duration::from_secs(60),
+};
+
+/// The sample's weather, counted and held.
 #[derive(Debug, Default)]
 pub struct Weather {
     calls: AtomicUsize,
-    delay_ms: AtomicU64,
+    gate: Mutex<Option<Gate>>,
     fails: AtomicBool,
 }
 
@@ -40,8 +48,9 @@ impl Weather {
         self.calls.load(Ordering::SeqCst)
     }
 
-    pub fn slow_down(&self, delay: Duration) {
-        self.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
+    /// Has every forecast from now on wait at this gate.
+    pub fn hold(&self) -> Gate {
+        self.gate.lock().unwrap().insert(Gate::new()).clone()
     }
 
     pub fn fail(&self, fails: bool) {
@@ -53,7 +62,10 @@ impl Weather {
 impl Provider for Weather {
     async fn forecast(&self, place: &Place, _deadline: Instant) -> Result<Forecast, Error> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        sleep(Duration::from_millis(self.delay_ms.load(Ordering::SeqCst))).await;
+        let gate = self.gate.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            gate.pass().await;
+        }
         if self.fails.load(Ordering::SeqCst) {
             return Err(Error::Unavailable);
         }
@@ -75,15 +87,24 @@ impl Bot {
 
     /// With these variables beside those that every bot needs.
     pub fn with(store: Arc<dyn Store>, more: &[(&str, &str)]) -> Bot {
+        Bot::timed(store, more, PATIENT)
+    }
+
+    /// With these times.
+    pub fn timed(store: Arc<dyn Store>, more: &[(&str, &str)], times: Times) -> Bot {
         let line = MessagingApi::start(Secret::new(TOKEN)).unwrap();
         let weather = Arc::new(Weather::default());
-        let webhook = Arc::new(build(Arc::clone(&store), &line.url(), weather.clone(), more));
+        let webhook = Arc::new(build(Arc::clone(&store), &line.url(), weather.clone(), more, times));
         Bot { store, line, weather, webhook }
     }
 
     /// Another instance of the same bot, on a store that may misbehave.
     pub fn instance(&self, store: Arc<dyn Store>, more: &[(&str, &str)]) -> Arc<Webhook> {
-        Arc::new(build(store, &self.line.url(), self.weather.clone(), more))
+        self.timed_instance(store, more, PATIENT)
+    }
+
+    pub fn timed_instance(&self, store: Arc<dyn Store>, more: &[(&str, &str)], times: Times) -> Arc<Webhook> {
+        Arc::new(build(store, &self.line.url(), self.weather.clone(), more, times))
     }
 
     pub async fn deliver(&self, events: &[Value]) -> u16 {
@@ -107,16 +128,25 @@ impl Bot {
     }
 }
 
-fn build(store: Arc<dyn Store>, line: &str, weather: Arc<Weather>, more: &[(&str, &str)]) -> Webhook {
+fn build(
+    store: Arc<dyn Store>,
+    line: &str,
+    weather: Arc<Weather>,
+    more: &[(&str, &str)],
+    times: Times,
+) -> Webhook {
     let mut known: HashMap<&str, &str> = HashMap::from([
         ("LINE_CHANNEL_SECRET", SECRET),
         ("LINE_CHANNEL_ACCESS_TOKEN", TOKEN),
         ("LINE_API_BASE_URL", line),
+        // Nobody's lock ends while a test waits for something else.
+        ("PROCESSING_LOCK_TIMEOUT_SECONDS", "60"),
     ]);
     known.extend(more.iter().copied());
     let config =
         Config::from_variables(&Variables::from_lookup(|name| known.get(name).map(|v| (*v).to_owned())));
-    Webhook::new(store, weather, &onetap_http::Client::new(), config.unwrap()).unwrap()
+    let config = Config { times, ..config.unwrap() };
+    Webhook::new(store, weather, &onetap_http::Client::new(), config).unwrap()
 }
 
 pub async fn deliver(webhook: &Webhook, events: &[Value]) -> u16 {
@@ -188,10 +218,23 @@ pub fn memory() -> Arc<dyn Store> {
     Arc::new(Memory::new())
 }
 
-/// A store on a backend's real servers, which end with their environment. Nobody waits long in a chat, so that
-/// neither does its store.
+/// What LINE may answer to a reply, the status of the delivery then, and the outcome that is counted.
+pub fn line_answers() -> [(LineFault, u16, &'static str); 7] {
+    let status = |status, message: &str| LineFault::Status(status, json!({ "message": message }).to_string());
+    [
+        (status(400, "Invalid reply token"), 200, "invalid_token"),
+        (status(400, "The request body has 1 error(s)"), 200, "bad_request"),
+        (status(401, "no"), 500, "unauthorized"),
+        (status(403, "no"), 500, "unauthorized"),
+        (status(429, "no"), 500, "rate_limited"),
+        (status(500, "no"), 200, "server_error"),
+        (LineFault::DropAnswer, 200, "unknown"),
+    ]
+}
+
+/// A store on a backend's real servers, which end with their environment. It waits as patiently as the bot does.
 pub async fn start(backend: Backend) -> (Arc<dyn Store>, Environment) {
-    let environment = Environment::start(backend).await.with("STORE_TIMEOUT_MS", "1500");
+    let environment = Environment::start(backend).await.with("STORE_TIMEOUT_MS", "30000");
     let store = open(&onetap_store::Config::from_lookup(|name| environment.lookup(name)).unwrap()).unwrap();
     (store, environment)
 }

@@ -59,7 +59,8 @@ impl Gate {
         self.0.1.add_permits(1);
     }
 
-    async fn pass(&self) {
+    /// Comes to the gate, and waits until it may pass.
+    pub async fn pass(&self) {
         self.0.0.add_permits(1);
         if let Ok(permit) = self.0.1.acquire().await {
             permit.forget();
