@@ -321,22 +321,6 @@ async fn a_record_without_an_id_fails_its_batch() {
     assert_eq!(answer.batch_item_failures[0].item_identifier, "", "which Lambda takes for all of them");
 }
 
-#[tokio::test(start_paused = true)]
-async fn every_outcome_is_counted_and_named() {
-    let world = World::memory().await;
-    let mut bodies = bodies(&world, [10, 10]);
-    bodies.push("bad".to_owned());
-    consumer(&world).handle(batch(bodies).await, later()).await;
-    consumer(&world).handle(batch(self::bodies(&world, [11])).await, Instant::now()).await;
-    let metrics = onetap_telemetry::prometheus();
-    for outcome in ["published", "duplicate", "malformed", "out_of_time"] {
-        assert!(
-            metrics.contains(&format!("events_total{{outcome=\"{outcome}\"}}")),
-            "{outcome} in {metrics}"
-        );
-    }
-}
-
 #[tokio::test]
 async fn the_events_of_the_repository_are_answered_as_their_names_say() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../events/queue-consumer");
