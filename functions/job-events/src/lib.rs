@@ -67,8 +67,12 @@ impl JobEvents {
         let answer = match Call::read(&request, &self.config.secrets) {
             Ok(Call { job, what: What::State }) => self.state(&job).await,
             Ok(Call { job, what: What::Events(resume, left) }) => {
-                // What it was, the store has logged.
-                Ok(self.events(job, resume, left).await.unwrap_or_else(|_| come_back()))
+                match self.events(job, resume, left).await {
+                    // What it was, the store has logged.
+                    Err(Error::Unavailable { .. }) => Ok(come_back()),
+                    // What does not pass, such as wrong credentials, must not be asked for again and again.
+                    answer => answer.map_err(unavailable),
+                }
             }
             Err(refusal) => Err(refusal),
         };

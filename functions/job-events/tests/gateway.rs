@@ -11,7 +11,9 @@ use client::{Client, GRACE, Told};
 use http::{Method, Request, StatusCode};
 use job_events::{Config, JobEvents};
 use onetap_bus::{Bus, Event};
+use onetap_servers::Broken;
 use onetap_store::testing::{Fault, Faulty};
+use onetap_store::{Batch, Commit, Expect, open};
 use support::{World, on_every_backend};
 use tokio::time::Instant;
 
@@ -342,6 +344,28 @@ async fn a_client_of_a_store_that_cannot_be_read_is_asked_to_come_back() {
     assert_eq!(broken.state().await.0, 503, "a page that asks for the state can read a status");
     let unknown = broken.get("/jobs/a/events?domain=scan").await;
     assert_eq!(unknown.status(), 401, "what does not pass stays what it is");
+}
+
+#[tokio::test]
+async fn a_client_of_a_store_that_will_not_be_read_is_not_asked_to_come_back() {
+    let world = World::memory().await;
+    let log = onetap_store::Key::new(world.log("a").as_str()).unwrap();
+    let value = Batch::new().put(&log, Expect::Absent, "no log", Duration::from_secs(3600));
+    assert!(matches!(world.store.commit(&value).await, Ok(Commit::Applied(_))));
+    let refusing = Broken::start(onetap_servers::Fault::Status(401, String::new())).await;
+    let lookup = |name: &str| match name {
+        "STORE" => Some("upstash".to_owned()),
+        "UPSTASH_REDIS_REST_URL" => Some(refusing.url()),
+        "UPSTASH_REDIS_REST_TOKEN" => Some("stale".to_owned()),
+        "STORE_TIMEOUT_MS" => Some("60000".to_owned()),
+        _ => None,
+    };
+    let wrong_token = open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap();
+    for store in [world.store.clone(), wrong_token] {
+        let client = Client::new(JobEvents::new(store, client::config()), world.job("a"));
+        // Another try in some seconds would find the same: a page that stays open must not make it for ever.
+        assert_eq!(client.status("").await, StatusCode::SERVICE_UNAVAILABLE);
+    }
 }
 
 /// The pause that a stream of nothing else asks for, in milliseconds.
