@@ -13,7 +13,7 @@ use onetap_line::webhook::{Chat, Event, Kind, Message, Mode};
 use onetap_store::idem::{Claim, Claimed, Committed, Run};
 use onetap_store::lease::{self, Acquire, Release};
 use onetap_store::{Batch, Commit, Error, Key, Lease, Mismatch};
-use onetap_telemetry::{count, observe};
+use onetap_telemetry::{add, count, observe};
 use onetap_weather::{Place, Taipei};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
@@ -461,13 +461,14 @@ impl<'a> Delivery<'a> {
     async fn forecast(&self, place: &Place) -> Messages {
         let deadline = (Instant::now() + self.webhook.config.times.forecast).min(self.before_reply());
         let forecast = timeout_at(deadline, self.webhook.weather.forecast(place, deadline)).await;
-        match forecast.unwrap_or(Err(onetap_weather::Error::Late)) {
-            Ok(forecast) => {
-                count("weather_total", &[("outcome", "fetched")]);
-                talk::text(forecast.text(self.now))
-            }
+        let forecast = forecast.unwrap_or(Err(onetap_weather::Error::Late));
+        // Each time both are told, one of them as 0: an alarm that divides by their sum needs both numbers.
+        for (outcome, happened) in [("fetched", forecast.is_ok()), ("failed", forecast.is_err())] {
+            add("weather_total", &[("outcome", outcome)], happened.into());
+        }
+        match forecast {
+            Ok(forecast) => talk::text(forecast.text(self.now)),
             Err(error) => {
-                count("weather_total", &[("outcome", "failed")]);
                 tracing::warn!(%error, "no forecast");
                 talk::text(talk::BUSY)
             }

@@ -21,6 +21,13 @@ fn counted(name: &str) -> BTreeMap<String, u64> {
     lines.map(|(labels, count)| (label(labels), count.parse().unwrap())).collect()
 }
 
+/// What CloudWatch is told of a counter since the last time, by its outcome.
+fn told(name: &str) -> BTreeMap<String, u64> {
+    let lines = onetap_telemetry::emf();
+    let lines = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    lines.filter_map(|line| Some((line["outcome"].as_str()?.to_owned(), line[name].as_u64()?))).collect()
+}
+
 fn expect(name: &str, values: &[(&str, u64)]) {
     let values = values.iter().map(|(label, count)| ((*label).to_owned(), *count)).collect();
     assert_eq!(counted(name), values, "{name}");
@@ -78,11 +85,15 @@ async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
 
     assert!(counted("weather_total").is_empty());
     bot.said();
-    assert!(bot.ask(&user(), "永和").await.starts_with("新北市永和區"));
-    expect("weather_total", &[("fetched", 1)]);
     bot.weather.fail(true);
+    onetap_telemetry::emf();
     assert_eq!(bot.ask(&user(), "永和").await, BUSY);
+    expect("weather_total", &[("failed", 1), ("fetched", 0)]);
+    // A share of failures needs both numbers, above all while every forecast fails.
+    assert_eq!(told("weather_total"), [("failed".to_owned(), 1), ("fetched".to_owned(), 0)].into());
     bot.weather.fail(false);
+    assert!(bot.ask(&user(), "永和").await.starts_with("新北市永和區"));
+    assert_eq!(told("weather_total"), [("failed".to_owned(), 0), ("fetched".to_owned(), 1)].into());
     let hasty = Bot::timed(memory(), &[], Times { forecast: Duration::from_millis(100), ..PATIENT });
     let _never_opened = hasty.weather.hold();
     assert_eq!(hasty.ask(&user(), "永和").await, BUSY);

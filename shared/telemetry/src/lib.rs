@@ -61,7 +61,7 @@ pub fn count(name: &'static str, labels: &[(&'static str, &str)]) {
     add(name, labels, 1);
 }
 
-/// `n` more of `name`.
+/// `n` more of `name`. 0 is told too, so that a metric can be there before anything was counted.
 pub fn add(name: &'static str, labels: &[(&'static str, &str)], n: u64) {
     registry().add(name, labels, n);
 }

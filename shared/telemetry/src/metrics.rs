@@ -18,8 +18,17 @@ type Labels = Vec<(&'static str, String)>;
 pub(crate) struct Registry(Mutex<BTreeMap<(&'static str, Labels), Metric>>);
 
 enum Metric {
-    Counter { total: u64, unsent: u64 },
-    Histogram { buckets: [u64; BUCKETS.len()], count: u64, sum: f64, unsent: Vec<f64> },
+    /// Nothing unsent is not the same as 0: CloudWatch is told what was added, be it 0.
+    Counter {
+        total: u64,
+        unsent: Option<u64>,
+    },
+    Histogram {
+        buckets: [u64; BUCKETS.len()],
+        count: u64,
+        sum: f64,
+        unsent: Vec<f64>,
+    },
 }
 
 impl Registry {
@@ -28,12 +37,12 @@ impl Registry {
     }
 
     pub(crate) fn add(&self, name: &'static str, labels: &[(&'static str, &str)], n: u64) {
-        let new = || Metric::Counter { total: 0, unsent: 0 };
+        let new = || Metric::Counter { total: 0, unsent: None };
         if let Metric::Counter { total, unsent } =
             self.metrics().entry((name, owned(labels))).or_insert_with(new)
         {
             *total += n;
-            *unsent += n;
+            *unsent.get_or_insert(0) += n;
         }
     }
 
@@ -88,9 +97,7 @@ impl Registry {
         let mut lines: BTreeMap<Labels, Vec<(&'static str, &'static str, Value)>> = BTreeMap::new();
         for ((name, labels), metric) in self.metrics().iter_mut() {
             let (unit, value) = match metric {
-                Metric::Counter { unsent, .. } => {
-                    ("Count", Some(std::mem::take(unsent)).filter(|n| *n > 0).map(Value::from))
-                }
+                Metric::Counter { unsent, .. } => ("Count", unsent.take().map(Value::from)),
                 Metric::Histogram { unsent, .. } => {
                     ("Seconds", Some(std::mem::take(unsent)).filter(|v| !v.is_empty()).map(Value::from))
                 }
@@ -166,6 +173,16 @@ mod tests {
         assert_eq!((&lines[1]["idem_total"], &lines[1]["events_total"]), (&json!(2), &json!(5)));
         assert_eq!(lines[1]["outcome"], "replayed");
         assert!(registry.emf(1235).is_empty());
+    }
+
+    #[test]
+    fn nothing_more_is_told_as_0_where_it_was_said() {
+        let registry = Registry::default();
+        registry.add("weather_total", &[("outcome", "fetched")], 0);
+        let lines = registry.emf(1234);
+        let line: Value = serde_json::from_str(&lines[0]).unwrap();
+        assert_eq!((lines.len(), &line["weather_total"]), (1, &json!(0)));
+        assert!(registry.emf(1235).is_empty(), "once");
     }
 
     #[test]
