@@ -74,6 +74,7 @@ impl Error {
     }
 
     /// A key names a log, or a log's name a value.
+    #[cfg(any(feature = "memory", feature = "upstash", feature = "redis", feature = "dynamodb"))]
     pub(crate) fn wrong_type() -> Error {
         Error::decode("WRONGTYPE: a key or log holds a value of another kind")
     }
