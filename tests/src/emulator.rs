@@ -90,10 +90,19 @@ impl Emulator {
         fs::read_dir("/proc").ok()?.flatten().find_map(|entry| mine(&entry.path()))
     }
 
+    /// Stops the function's process where it is: it goes on existing, and does nothing more.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
     /// Ends the function's process on the spot, as a crash would.
     pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
         let process = self.process().expect("the function runs");
-        kill_process(process, Signal::KILL).expect("our own process");
+        kill_process(process, signal).expect("our own process");
     }
 }
 

@@ -133,7 +133,7 @@ fn masked(json: Value) -> Value {
     match json {
         Value::Object(map) => {
             let mask = |(name, value): (String, Value)| match name.as_str() {
-                "owner" | "交易ID" | "日期" | "時間" => (name, Value::from("…")),
+                "owner" | "since" | "交易ID" | "日期" | "時間" => (name, Value::from("…")),
                 "ok" if value == "answered" || value.get("answer").is_some() => (name, "done".into()),
                 _ => (name, masked(value)),
             };
