@@ -55,6 +55,8 @@ pub struct Client {
     name: String,
     seed: Seed,
     made: u64,
+    /// The round of the operation that is going on: all of its names are of one round.
+    round: u64,
     /// Where it last read a log to.
     read: Option<(String, Position)>,
 }
@@ -83,12 +85,17 @@ impl Client {
             ..idem::Config::default()
         };
         let idem = Idempotency::new(Arc::clone(&store), config);
-        Client { store, idem, journal, plan, name, seed, made: 0, read: None }
+        Client { store, idem, journal, plan, name, seed, made: 0, round: 0, read: None }
     }
 
     /// Works until the run ends.
     pub async fn run(mut self) {
-        while self.journal.clock().now() < self.plan.end {
+        loop {
+            let now = self.journal.clock().now();
+            if now >= self.plan.end {
+                return;
+            }
+            self.round = now.saturating_sub(self.plan.start) / self.plan.round;
             match self.seed.below(100) {
                 0..20 => self.swap().await,
                 20..48 => self.lock().await,
@@ -309,12 +316,8 @@ impl Client {
         format!("{}.{}", self.name, self.made)
     }
 
-    fn round(&self) -> u64 {
-        self.journal.clock().now().saturating_sub(self.plan.start) / self.plan.round
-    }
-
     fn name(&mut self, kind: &str, of: u64) -> String {
-        format!("{}/{}/{kind}/{}", self.plan.prefix, self.round(), self.seed.below(of))
+        format!("{}/{}/{kind}/{}", self.plan.prefix, self.round, self.seed.below(of))
     }
 
     fn key(&mut self, kind: &str, of: u64) -> Key {
@@ -327,7 +330,7 @@ impl Client {
     }
 
     fn log(&self) -> Log {
-        Log::new(format!("{}/{}/log", self.plan.prefix, self.round())).expect("a short name")
+        Log::new(format!("{}/{}/log", self.plan.prefix, self.round)).expect("a short name")
     }
 }
 
