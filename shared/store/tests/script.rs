@@ -283,6 +283,25 @@ async fn what_publishing_is_not_the_reason_for_changes_nothing_about_it() {
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
+async fn a_batch_that_would_not_recognise_itself_is_not_sent_again_after_an_unknown_error() {
+    let redis = Redis::start().await;
+    let gateway = Upstash::start(&redis.url()).await;
+    let store = support::store(&support::upstash(gateway.url(), gateway.token(), PATIENT));
+    let names = Names::new();
+    assert!(applied(&store.commit(&event(&names, 10)).await));
+    // The error may come from the publish, which is the script's last step: the append may stand.
+    gateway.inject_next(vec![Fault::Status(400, r#"{"error":"ERR unheard of"}"#.to_owned())]);
+    let bare = Batch::new()
+        .append(&names.log("job"), "11", Keep::all_for(HOUR))
+        .publish(&names.channel("job"), "11");
+    let before = gateway.requests();
+    let error = store.commit(&bare).await.unwrap_err();
+    assert!(error.maybe_applied(), "{error:?}");
+    assert_eq!(gateway.requests() - before, 1);
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_server_that_does_not_know_the_key_locking_line_is_sent_none() {
     let redis = Redis::start().await;
     for first_call in ["commit", "get", "read", "commit_each"] {
