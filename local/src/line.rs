@@ -71,7 +71,7 @@ fn reply(taken: &Taken, recipient: Recipient) -> Reply {
     let text = texts.join("\n");
     let items = taken.messages.last().and_then(|message| message["quickReply"]["items"].as_array());
     let quick_replies = items.into_iter().flatten().map(|item| quick_reply(&item["action"])).collect();
-    let path = if text == webhook::talk::PROCESSING { "busy" } else { "handled" };
+    let path = if text == webhook::replies::PROCESSING { "busy" } else { "handled" };
     let Recipient { user, delivery } = recipient;
     Reply { at: now_ms(), user, text, path, quick_replies, delivery }
 }

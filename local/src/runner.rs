@@ -15,7 +15,7 @@ use onetap_weather::{Provider, Sample};
 use queue_consumer::QueueConsumer;
 use webhook::Webhook;
 use webhook::plan::Saved;
-use webhook::profile::{Edit, Profile};
+use webhook::profile::{Profile, ProfileChange};
 
 use crate::deliver::Deliveries;
 use crate::fuse::Fuse;
@@ -136,7 +136,9 @@ impl Runner {
         let profile = PLACES
             .iter()
             .filter_map(|(saved, name)| Some((*saved, by_name(name)?)))
-            .fold(Profile::read(None), |profile, (saved, place)| profile.with(&Edit::Save(saved, place)));
+            .fold(Profile::read(None), |profile, (saved, place)| {
+                profile.with(&ProfileChange::Save(saved, place))
+            });
         for user in USERS {
             let key = Key::new(format!("user:{user}:profile"))?;
             let batch = Batch::new().put(&key, Expect::Absent, profile.to_json(), Ttl::Forever);

@@ -1,11 +1,16 @@
 #![doc = include_str!("../README.md")]
 
-mod change;
+mod claims;
 mod config;
 mod delivery;
+mod look_up;
 pub mod plan;
 pub mod profile;
-pub mod talk;
+pub mod replies;
+mod reply;
+mod session;
+mod user_edit;
+mod work;
 
 use std::sync::Arc;
 
@@ -24,6 +29,8 @@ use tracing::Instrument;
 pub use config::{Config, Lock, Times};
 pub use delivery::{Ended, Endings};
 pub use plan::Scope;
+
+use session::Session;
 
 /// No delivery is larger.
 const MAX_BODY: usize = 1 << 20;
@@ -97,7 +104,7 @@ impl Webhook {
             tracing::warn!("a delivery is signed, and not JSON");
             return Err(StatusCode::BAD_REQUEST);
         };
-        Ok(delivery::Delivery::new(self, deadline).handle(&events).await)
+        Ok(delivery::handle(&Session::new(self, deadline), &events).await)
     }
 }
 

@@ -23,7 +23,7 @@ impl Story {
         let replies = &replies[before.min(replies.len())..];
         let count = |is: &dyn Fn(&Reply) -> bool| replies.iter().filter(|reply| is(reply)).count();
         let busy = count(&|reply| reply.busy);
-        let late = count(&|reply| reply.text == webhook::talk::BUSY);
+        let late = count(&|reply| reply.text == webhook::replies::BUSY);
         // On a machine so slow that the weather came too late, the one answer is an apology. It is still one.
         let answer = if late > 0 { "late forecast" } else { "forecast" };
         let answers = count(&|reply| reply.text.starts_with(FORECAST)) + late;

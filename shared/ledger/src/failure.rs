@@ -1,6 +1,6 @@
 //! Why a change did not happen.
 
-use onetap_store::Error;
+use onetap_store::{Error, edit};
 
 use crate::Invalid;
 
@@ -27,4 +27,20 @@ pub enum Failure {
     Unwritable(Error),
     /// Others kept changing it first.
     Outrun,
+}
+
+impl From<edit::Error<Failure>> for Failure {
+    fn from(error: edit::Error<Failure>) -> Failure {
+        match error {
+            edit::Error::Step(failure) => failure,
+            // A value of another type is as broken as any other nonsense.
+            edit::Error::Unread(Error::Decode { .. }) | edit::Error::Unwritten(Error::Decode { .. }) => {
+                Failure::Broken
+            }
+            edit::Error::Unwritten(Error::TooLarge { .. }) => Failure::TooLarge,
+            edit::Error::Unread(error) => Failure::Unreadable(error),
+            edit::Error::Unwritten(error) => Failure::Unwritable(error),
+            _ => Failure::Outrun,
+        }
+    }
 }

@@ -10,7 +10,7 @@ mod edit;
 mod entry;
 mod failure;
 mod field;
-mod swap;
+mod slot;
 pub mod texts;
 
 pub use calendar::{Date, Moment};
@@ -21,7 +21,7 @@ pub use edit::Edit;
 pub use entry::{Entry, Invalid};
 pub use failure::Failure;
 pub use field::{Field, Reason};
-pub use swap::{Slot, next, run};
+pub use slot::Slot;
 
 #[cfg(test)]
 mod testing {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use onetap_telemetry::{count, observe};
 use tokio::time::Instant;
 
-use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
 
 /// Another store, watched. [`open`](crate::open) returns every store like this.
 #[derive(Debug)]
@@ -80,7 +80,5 @@ impl Store for Observed {
         answer
     }
 
-    fn max_value(&self) -> usize {
-        self.0.max_value()
-    }
+    forward!(0: max_value);
 }
