@@ -1,5 +1,6 @@
 //! Secrets and people's words, planted everywhere they may stand, and looked for in everything that is shown: `Debug`,
-//! errors, log lines of every level (those of the libraries included), metrics.
+//! errors, log lines of every level (those of the libraries included), metrics. A program of its own: the subscriber is
+//! the process's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::fmt::Debug;

@@ -1,4 +1,5 @@
-//! Nothing of a person is in a log line, whatever goes wrong.
+//! Nothing of a person is in a log line, whatever goes wrong. A program of its own: a subscriber of one thread misses
+//! the lines whose call site another thread reached first.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod support;

@@ -1,4 +1,5 @@
-//! What the consumer says about its work says nothing about people.
+//! What the consumer says about its work says nothing about people. A program of its own: a subscriber of one thread
+//! misses the lines whose call site another thread reached first.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod harness;

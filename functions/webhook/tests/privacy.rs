@@ -1,4 +1,5 @@
 //! Nothing of a user in any log line, metric or error: planted words, looked for in everything that was said.
+//! A program of its own: the subscriber is the process's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod support;

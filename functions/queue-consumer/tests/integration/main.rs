@@ -1,0 +1,11 @@
+//! The consumer, by its batches, crashes, outages and its program.
+
+mod consumer;
+mod crash;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod outage;
+mod program;
+mod sqs;
+#[path = "../../../../shared/bus/tests/support/mod.rs"]
+mod support;

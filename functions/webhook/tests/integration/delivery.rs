@@ -1,0 +1,728 @@
+//! One effect: taps at once, deliveries again, locks that outlast, stores that fail. On every backend.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use crate::support;
+
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_line::testing::Fault as LineFault;
+use onetap_servers::{Broken, Fault as HttpFault};
+use onetap_store::Key;
+use onetap_store::Store;
+use onetap_store::testing::{Fault, Faulty, Gate};
+use serde_json::{Value, json};
+use support::*;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+use webhook::{Times, Webhook};
+
+/// A test of each of these for each backend.
+macro_rules! on_every_backend {
+    ($($promise:ident)*) => {
+        mod on_memory { $(#[tokio::test] async fn $promise() {
+            super::$promise(super::memory()).await
+        })* }
+        mod on_redis { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
+            let (store, _servers) = super::start(super::Backend::Redis).await;
+            super::$promise(store).await
+        })* }
+        mod on_upstash { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
+            let (store, _servers) = super::start(super::Backend::Upstash).await;
+            super::$promise(store).await
+        })* }
+        mod on_dynamodb { $(#[tokio::test] async fn $promise() {
+            let (store, _servers) = super::start(super::Backend::DynamoDb).await;
+            super::$promise(store).await
+        })* }
+        mod on_dynamodb_local { $(#[tokio::test] #[ignore = "needs DynamoDB Local"] async fn $promise() {
+            let (store, _servers) = super::start(super::Backend::DynamoDbLocal).await;
+            super::$promise(store).await
+        })* }
+    };
+}
+
+on_every_backend! {
+    of_two_taps_at_once_one_is_answered_and_one_is_told_to_wait
+    of_twenty_taps_at_once_one_is_answered_and_nineteen_are_told_to_wait
+    after_the_first_is_done_the_next_tap_works_at_once
+    work_that_outlasts_the_lock_does_not_free_the_next_holders
+    the_same_delivery_ten_times_has_one_reply_an_event_and_no_duplicate_is_told_to_wait
+    of_a_delivery_only_what_failed_is_handled_again
+    a_reply_that_was_not_sent_is_sent_by_the_redelivery_and_the_write_is_not_repeated
+    erasing_leaves_no_key_of_the_user
+    of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up
+    an_event_that_finds_its_own_dead_lock_comes_again
+    a_redelivered_duplicate_holds_no_lock_not_even_for_a_moment
+    a_redelivered_event_that_is_new_takes_the_lock
+}
+
+async fn bot_with_home(store: Arc<dyn Store>, more: &[(&str, &str)]) -> (Bot, String) {
+    let (bot, user) = (Bot::with(store, more), user());
+    assert_eq!(bot.ask(&user, "設定住家 永和區").await, "已將住家設定為新北市永和區");
+    (bot, user)
+}
+
+/// Delivers in a task of its own.
+fn spawn(webhook: &Arc<Webhook>, events: &[Value]) -> JoinHandle<u16> {
+    let (webhook, events) = (Arc::clone(webhook), events.to_vec());
+    tokio::spawn(async move { deliver(&webhook, &events).await })
+}
+
+async fn taps_at_once(store: Arc<dyn Store>, count: usize) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let gate = bot.weather.hold();
+    let mut taps = JoinSet::new();
+    for _ in 0..count {
+        taps.spawn(spawn(&bot.webhook, &[tap(&user, HOME)]));
+    }
+    // All but one come to their end while that one waits for the weather.
+    for _ in 1..count {
+        assert_eq!(taps.join_next().await.unwrap().unwrap().unwrap(), 200);
+    }
+    assert_eq!(bot.said(), vec![PROCESSING; count - 1]);
+    gate.open();
+    assert_eq!(taps.join_next().await.unwrap().unwrap().unwrap(), 200);
+    let said = bot.said();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("新北市永和區"), "{said:?}");
+    assert_eq!(bot.weather.calls(), 1);
+}
+
+async fn of_two_taps_at_once_one_is_answered_and_one_is_told_to_wait(store: Arc<dyn Store>) {
+    taps_at_once(store, 2).await;
+}
+
+async fn of_twenty_taps_at_once_one_is_answered_and_nineteen_are_told_to_wait(store: Arc<dyn Store>) {
+    taps_at_once(store, 20).await;
+}
+
+async fn after_the_first_is_done_the_next_tap_works_at_once(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    for n in 1..=3 {
+        assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+        assert!(bot.said()[0].starts_with("新北市永和區（範例資料）"));
+        assert_eq!(bot.weather.calls(), n);
+    }
+}
+
+async fn work_that_outlasts_the_lock_does_not_free_the_next_holders(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let short = bot.instance(Arc::clone(&bot.store), &[("PROCESSING_LOCK_TIMEOUT_SECONDS", "1")]);
+    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    // The first one waits for the weather until its lock has ended, and longer.
+    let first_gate = bot.weather.hold();
+    let late = spawn(&short, &[tap(&user, HOME)]);
+    first_gate.reached().await;
+    while bot.store.get(&key).await.unwrap().is_some() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let next_gate = bot.weather.hold();
+    let next = spawn(&bot.webhook, &[tap(&user, HOME)]);
+    next_gate.reached().await;
+    let held = bot.store.get(&key).await.unwrap().expect("the next one has the lock");
+    first_gate.open();
+    assert_eq!(late.await.unwrap(), 200);
+    assert_eq!(bot.store.get(&key).await.unwrap(), Some(held), "the next one's lock stands");
+    assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+    next_gate.open();
+    assert_eq!(next.await.unwrap(), 200);
+    let said = bot.said();
+    assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), 1, "{said:?}");
+    assert_eq!(said.len(), 3);
+    assert_eq!(bot.store.get(&key).await, Ok(None));
+}
+
+/// A run that dies between taking its lock and claiming its event leaves the lock to the redelivery, which must not tell
+/// the user to wait: that would be all that ever came of it.
+async fn an_event_that_finds_its_own_dead_lock_comes_again(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let (event, second, other) = (tap(&user, HOME), tap(&user, HOME), tap(&user, HOME));
+    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    let id = |event: &Value| event["webhookEventId"].as_str().unwrap().to_owned();
+    let token = format!("somebody {} {}", id(&event), id(&second));
+    let dead = onetap_store::Batch::new().put(
+        &key,
+        onetap_store::Expect::Absent,
+        token.as_str(),
+        Duration::from_secs(60),
+    );
+    assert!(matches!(bot.store.commit(&dead).await, Ok(onetap_store::Commit::Applied(_))));
+    for delivery in [&[event.clone()][..], &[event.clone(), second], &[redelivered(&event)]] {
+        assert_eq!(bot.deliver(delivery).await, 500);
+        assert_eq!(bot.said(), [] as [&str; 0], "nothing is said");
+    }
+    assert_eq!(bot.deliver(&[other]).await, 200);
+    assert_eq!(bot.said(), [PROCESSING], "another event is told to wait");
+    let ended = onetap_store::Batch::new().delete(&key, token.as_str());
+    assert!(matches!(bot.store.commit(&ended).await, Ok(onetap_store::Commit::Applied(_))));
+    assert_eq!(bot.deliver(from_ref(&event)).await, 200);
+    assert!(bot.said()[0].starts_with("新北市永和區"), "it is handled as if it were new");
+}
+
+async fn a_redelivered_duplicate_holds_no_lock_not_even_for_a_moment(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let first = tap(&user, HOME);
+    assert_eq!(bot.deliver(from_ref(&first)).await, 200);
+    assert_eq!(bot.said().len(), 1);
+    // The duplicate has asked the store, and does not know the answer yet.
+    let gate = Gate::new();
+    let held = Faulty::first(Arc::clone(&bot.store), vec![Fault::HeldAfter(gate.clone())]);
+    let duplicate = spawn(&bot.instance(held, &[]), &[redelivered(&first)]);
+    gate.reached().await;
+    assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+    let said = bot.said();
+    assert!(said[0].starts_with("新北市永和區"), "{said:?}");
+    gate.open();
+    assert_eq!(duplicate.await.unwrap(), 200);
+    assert_eq!(bot.said(), [] as [&str; 0]);
+}
+
+async fn a_redelivered_event_that_is_new_takes_the_lock(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let calls = bot.weather.calls();
+    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    let gate = bot.weather.hold();
+    // Beside a new event, which asks for the lock of both: in their order the redelivered one gets it.
+    let events = [redelivered(&tap(&user, HOME)), tap(&user, HOME), redelivered(&tap(&user, HOME))];
+    for delivery in [&events[..1], &[redelivered(&tap(&user, HOME)), events[1].clone(), events[2].clone()]] {
+        let first = spawn(&bot.webhook, delivery);
+        gate.reached().await;
+        assert!(bot.store.get(&key).await.unwrap().is_some(), "it has the lock");
+        assert_eq!(bot.deliver(&[redelivered(&tap(&user, HOME))]).await, 200);
+        gate.open();
+        assert_eq!(first.await.unwrap(), 200);
+        let said = bot.said();
+        assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), delivery.len(), "{said:?}");
+        assert_eq!(said.len(), delivery.len() + 1);
+        assert_eq!(bot.store.get(&key).await, Ok(None));
+    }
+    assert_eq!(bot.weather.calls() - calls, 2);
+}
+
+async fn the_same_delivery_ten_times_has_one_reply_an_event_and_no_duplicate_is_told_to_wait(
+    store: Arc<dyn Store>,
+) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let events =
+        [tap(&user, HOME), text(&support::user(), "午餐 120 信用卡"), text(&support::user(), "信義區")];
+    let gate = bot.weather.hold();
+    let mut at_once = JoinSet::new();
+    for _ in 0..6 {
+        at_once.spawn(spawn(&bot.webhook, &events));
+    }
+    let mut statuses = Vec::new();
+    while let Some(status) = at_once.join_next().await {
+        statuses.push(status.unwrap().unwrap());
+        // The one that has the tap waits for the weather until all others are done.
+        if statuses.len() == 5 {
+            gate.open();
+        }
+    }
+    assert!(statuses.iter().all(|status| [200, 500].contains(status)), "{statuses:?}");
+    for _ in 0..4 {
+        assert_eq!(bot.deliver(&events.each_ref().map(redelivered)).await, 200);
+    }
+    let said = bot.said();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(!said.contains(&PROCESSING.to_owned()), "{said:?}");
+    assert!(said.iter().any(|text| text.starts_with("已記帳")), "{said:?}");
+    assert_eq!(bot.weather.calls(), 1, "信義區 is two places");
+}
+
+async fn of_a_delivery_only_what_failed_is_handled_again(store: Arc<dyn Store>) {
+    let bot = Bot::new(store);
+    let events = ["永和", "花蓮市", "板橋"].map(|place| text(&user(), place));
+    assert_eq!(bot.deliver(&events[..2]).await, 200);
+    bot.line.fail_next(LineFault::Status(429, r#"{"message":"too many"}"#.into()));
+    assert_eq!(bot.deliver(&events).await, 500, "the third failed before its reply");
+    assert_eq!(bot.said().len(), 2);
+    let calls = bot.weather.calls();
+    assert_eq!(bot.deliver(&events).await, 200);
+    let said = bot.said();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("新北市板橋區"), "{said:?}");
+    assert!(bot.weather.calls() <= calls + 1);
+}
+
+async fn a_reply_that_was_not_sent_is_sent_by_the_redelivery_and_the_write_is_not_repeated(
+    store: Arc<dyn Store>,
+) {
+    let (bot, user) = (Bot::new(store), user());
+    let entry = text(&user, "午餐 120 信用卡");
+    bot.line.fail_next(LineFault::Status(429, r#"{"message":"too many"}"#.into()));
+    assert_eq!(bot.deliver(from_ref(&entry)).await, 500);
+    let key = Key::new(format!("user:{user}:last_transaction")).unwrap();
+    let written = bot.store.get(&key).await.unwrap().expect("it is written before the reply");
+    assert!(bot.ask(&user, "修改金額 150").await.contains("• 原幣金額：120 → 150"));
+    assert_eq!(bot.deliver(from_ref(&entry)).await, 200);
+    let said = bot.said();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("已記帳") && said[0].contains("120"), "{said:?}");
+    let now = bot.store.get(&key).await.unwrap().unwrap();
+    assert_eq!(now, written.replace(":120,", ":150,"), "the edit in between stands");
+    assert_eq!(bot.deliver(&[entry]).await, 200);
+    assert_eq!(bot.said().len(), 0, "LINE takes one reply a token");
+}
+
+async fn erasing_leaves_no_key_of_the_user(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[("PROCESSING_LOCK_SCOPE", "all")]).await;
+    bot.ask(&user, "永和").await;
+    bot.ask(&user, "午餐 120 信用卡").await;
+    let keys = ["user:{}:profile", "user:{}:last_transaction", "processing:user:{}"]
+        .map(|name| Key::new(name.replace("{}", &user)).unwrap());
+    assert!(bot.store.get(&keys[0]).await.unwrap().is_some());
+    assert!(bot.store.get(&keys[1]).await.unwrap().is_some());
+    let erased = "已刪除您的所有資料。\n為避免重複處理而暫存的回覆，會在一天內自動刪除。";
+    assert_eq!(bot.ask(&user, "刪除我的資料").await, erased);
+    for key in &keys {
+        assert_eq!(bot.store.get(key).await, Ok(None));
+    }
+    assert_eq!(bot.ask(&user, "刪除我的資料").await, erased, "nothing left is fine too");
+    assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+    for key in &keys {
+        assert_eq!(bot.store.get(key).await, Ok(None), "a farewell brings nothing back");
+    }
+}
+
+async fn of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up(
+    store: Arc<dyn Store>,
+) {
+    let (bot, first) = bot_with_home(store, &[]).await;
+    let second = user();
+    bot.ask(&second, "設定住家 花蓮市").await;
+    let events =
+        [tap(&first, HOME), tap(&first, HOME), tap(&second, HOME), tap(&first, "action=recent_queries")];
+    assert_eq!(bot.deliver(&events).await, 200);
+    let said = bot.said();
+    assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), 2, "{said:?}");
+    assert_eq!(said.iter().filter(|text| text.contains("範例資料")).count(), 2, "{said:?}");
+    // A duplicate of the first does not stand in the way of a new tap behind it.
+    assert_eq!(bot.deliver(&[events[0].clone(), tap(&first, HOME)]).await, 200);
+    let said = bot.said();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("新北市永和區"), "{said:?}");
+}
+
+/// A store that is down: what needs it says so, everything else goes on, and a delivery asks it once, so that it never
+/// costs more than its limit.
+async fn goes_on_without(variables: &[(&str, &str)]) {
+    for scope in ["selective", "all"] {
+        let lookup = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let store = onetap_store::open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap();
+        let counting = Faulty::counting(store);
+        let bot = Bot::with(counting.clone(), &[("PROCESSING_LOCK_SCOPE", scope)]);
+        let user = user();
+        let cases = [
+            (text(&user, "永和"), "新北市永和區"),
+            (location(&user, "100臺北市中正區", 25.03, 121.52), "臺北市中正區"),
+            (tap(&user, HOME), BUSY),
+            (tap(&user, "action=recent_queries"), BUSY),
+            (text(&user, "設定住家 永和區"), BUSY),
+            (text(&user, "午餐 120 信用卡"), BUSY),
+            (text(&user, "修改金額 150"), BUSY),
+            (tap(&user, "action=settings"), "請輸入"),
+        ];
+        for (event, answer) in cases {
+            let before = counting.calls();
+            assert_eq!(bot.deliver(from_ref(&event)).await, 200);
+            assert_eq!(counting.calls() - before, 1, "{answer}");
+            let said = bot.said();
+            assert_eq!(said.len(), 1);
+            assert!(said[0].starts_with(answer), "{said:?} to {answer}");
+        }
+    }
+}
+
+async fn goes_on_without_upstash(url: &str) {
+    let variables =
+        [("STORE", "upstash"), ("UPSTASH_REDIS_REST_URL", url), ("UPSTASH_REDIS_REST_TOKEN", "t")];
+    goes_on_without(&[&variables[..], &[("STORE_TIMEOUT_MS", "100")]].concat()).await;
+}
+
+#[tokio::test]
+async fn a_dead_store_fails_open() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    goes_on_without_upstash(&format!("http://127.0.0.1:{port}")).await;
+    let redis = format!("redis://127.0.0.1:{port}");
+    goes_on_without(&[("STORE", "redis"), ("REDIS_URL", &redis), ("STORE_TIMEOUT_MS", "100")]).await;
+}
+
+#[tokio::test]
+async fn a_hanging_store_fails_open_and_costs_its_limit_once_a_delivery() {
+    let server = Broken::accepts_and_never_answers().await;
+    goes_on_without_upstash(&server.url()).await;
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_the_token_fails_open() {
+    let denied = r#"{"error":"WRONGPASS invalid or missing auth token"}"#;
+    let server = Broken::start(HttpFault::Status(401, denied.into())).await;
+    goes_on_without_upstash(&server.url()).await;
+}
+
+#[tokio::test]
+async fn where_only_the_writes_fail_the_work_goes_on() {
+    let bot = Bot::new(Faulty::new(memory(), |_| Fault::NotSent));
+    let user = user();
+    assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"));
+    assert_eq!(bot.ask(&user, "設定住家 永和區").await, BUSY);
+    // The claim passes and the write does not: the third call of each delivery, after claim and profile.
+    let flaky = Faulty::new(memory(), |call| if call % 3 == 0 { Fault::NotSent } else { Fault::Pass });
+    let bot = Bot::new(flaky);
+    assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"));
+}
+
+#[tokio::test]
+async fn the_round_trips_of_an_event_are_counted() {
+    let counting = Faulty::counting(memory());
+    let (bot, user) = (Bot::new(counting.clone()), user());
+    let mut before = 0;
+    let mut since = || {
+        let calls = counting.calls() - before;
+        before = counting.calls();
+        calls
+    };
+    bot.deliver(&[text(&user, "設定住家 永和區")]).await;
+    assert_eq!(since(), 4, "claim, the profile, the new one with the marker, and that it was answered");
+    bot.deliver(&[tap(&user, HOME)]).await;
+    assert_eq!(since(), 3, "claim and lock, the profile, marker and release");
+    bot.deliver(&[tap(&user, "action=settings")]).await;
+    assert_eq!(since(), 2, "claim, marker");
+    bot.deliver(&[text(&user, "午餐 120 信用卡")]).await;
+    assert_eq!(since(), 3, "claim, the entry with the marker, and that it was answered");
+    let many: Vec<_> = (0..10).map(|_| tap(&support::user(), HOME)).collect();
+    bot.deliver(&many).await;
+    assert_eq!(since(), 1 + 10 + 10, "one before for all of them");
+    bot.deliver(&many).await;
+    assert_eq!(since(), 2, "ten duplicates: one look, and the locks that they asked for go back in one");
+    bot.deliver(&many.iter().map(redelivered).collect::<Vec<_>>()).await;
+    assert_eq!(since(), 1, "duplicates that LINE marks ask for no lock");
+    bot.deliver(&[redelivered(&tap(&user, HOME))]).await;
+    assert_eq!(since(), 4, "claim, lock, the profile, marker and release");
+}
+
+#[tokio::test]
+async fn with_the_lock_disabled_none_is_taken_and_dedupe_stays() {
+    let counting = Faulty::counting(memory());
+    let bot = Bot::with(counting.clone(), &[("PROCESSING_LOCK_ENABLED", "false")]);
+    let user = user();
+    let gate = bot.weather.hold();
+    bot.ask(&user, "設定住家 永和區").await;
+    let first = tap(&user, HOME);
+    let taps = [first.clone(), tap(&user, HOME)].map(|tap| spawn(&bot.webhook, &[tap]));
+    for _ in &taps {
+        gate.reached().await;
+    }
+    taps.iter().for_each(|_| gate.open());
+    for tap in taps {
+        assert_eq!(tap.await.unwrap(), 200);
+    }
+    assert!(bot.said().iter().all(|text| text.starts_with("新北市永和區")));
+    assert_eq!(bot.deliver(&[first]).await, 200);
+    assert_eq!(bot.said().len(), 0);
+    assert_eq!(bot.store.get(&Key::new(format!("processing:user:{user}")).unwrap()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn an_event_that_is_being_handled_elsewhere_comes_again() {
+    let bot = Bot::new(memory());
+    let gate = bot.weather.hold();
+    let event = text(&user(), "永和");
+    let first = spawn(&bot.webhook, from_ref(&event));
+    gate.reached().await;
+    assert_eq!(bot.deliver(from_ref(&event)).await, 500);
+    gate.open();
+    assert_eq!(first.await.unwrap(), 200);
+    assert_eq!(bot.deliver(&[event]).await, 200);
+    assert_eq!(bot.said().len(), 1);
+}
+
+#[tokio::test]
+async fn an_event_without_an_id_is_handled_without_dedupe() {
+    let bot = Bot::new(memory());
+    let mut event = text(&user(), "永和");
+    event.as_object_mut().unwrap().remove("webhookEventId");
+    event["replyToken"] = "one".into();
+    assert_eq!(bot.deliver(from_ref(&event)).await, 200);
+    event["replyToken"] = "two".into();
+    assert_eq!(bot.deliver(&[event]).await, 200);
+    assert_eq!(bot.said().len(), 2);
+}
+
+#[tokio::test]
+async fn the_answers_of_line_are_told_apart() {
+    let bot = Bot::new(memory());
+    for (fault, status, outcome) in line_answers() {
+        bot.line.fail_next(fault);
+        assert_eq!(bot.deliver(&[tap(&user(), "action=settings")]).await, status, "{outcome}");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_for_which_there_was_no_connection_in_time_is_sent_by_the_redelivery() {
+    let (full, mute) = (Broken::never_accepts().await, Broken::accepts_and_never_answers().await);
+    let tls = mute.url().replace("http:", "https:");
+    // Who read the request may have replied: it is not sent again. That one needs the time in which it is surely read.
+    for (line, reply_ms, status, said) in
+        [(full.url(), 200, 500, 1), (tls, 200, 500, 1), (mute.url(), 3000, 200, 0)]
+    {
+        let bot = Bot::new(memory());
+        let times = Times { reply: Duration::from_millis(reply_ms), ..PATIENT };
+        let unreachable = bot.timed_instance(Arc::clone(&bot.store), &[("LINE_API_BASE_URL", &line)], times);
+        for event in [tap(&user(), "action=settings"), text(&user(), "午餐 120 信用卡")] {
+            assert_eq!(deliver(&unreachable, from_ref(&event)).await, status, "{line}");
+            assert_eq!(bot.deliver(&[event]).await, 200);
+            assert_eq!(bot.said().len(), said, "{line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_entry_has_the_time_at_which_it_was_said_however_late_it_arrives() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    // On the day before, whatever the hour is now.
+    let said = now - 26 * 3600;
+    for (words, days) in [("午餐 120 信用卡", 0), ("昨天 午餐 120 信用卡", 1)] {
+        let (bot, user) = (Bot::new(memory()), user());
+        let mut late = redelivered(&text(&user, words));
+        late["timestamp"] = (said * 1000 + 7).into();
+        assert_eq!(bot.deliver(&[late]).await, 200);
+        let key = Key::new(format!("user:{user}:last_transaction")).unwrap();
+        let entry: Value = serde_json::from_str(&bot.store.get(&key).await.unwrap().unwrap()).unwrap();
+        let said = onetap_ledger::Moment::from_unix(said).unwrap();
+        let date = said.date().days_ago(days).unwrap().to_string();
+        assert_eq!(entry["日期"], date, "{words}");
+        assert_eq!((&entry["時間"], &entry["交易ID"]), (&json!(said.time()), &json!(said.id())), "{words}");
+    }
+}
+
+/// Lets time pass for the store, and for nobody else: what is on its way is not to run out of time.
+async fn days_pass(days: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(days * 86_400)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn the_profile_of_a_user_who_left_ends_after_thirty_days() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    let key = Key::new(format!("user:{user}:profile")).unwrap();
+    days_pass(100).await;
+    assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+    days_pass(29).await;
+    let kept: Value = serde_json::from_str(&bot.store.get(&key).await.unwrap().unwrap()).unwrap();
+    assert_eq!((&kept["active"], &kept["home"]), (&json!(false), &json!("新北市永和區")));
+    days_pass(2).await;
+    assert_eq!(bot.store.get(&key).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_user_who_comes_back_finds_the_profile_and_keeps_it() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+    days_pass(29).await;
+    assert_eq!(bot.deliver(&[follow(&user)]).await, 200);
+    assert!(bot.said()[0].starts_with("歡迎使用"));
+    days_pass(100).await;
+    assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+    assert!(bot.said()[0].starts_with("新北市永和區"));
+}
+
+#[tokio::test]
+async fn what_a_user_who_left_does_in_a_group_does_not_keep_the_profile_for_ever() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    let key = Key::new(format!("user:{user}:profile")).unwrap();
+    assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+    assert_eq!(bot.deliver(&[in_group(text(&user, "花蓮市"))]).await, 200);
+    assert!(bot.store.get(&key).await.unwrap().unwrap().contains("花蓮市"));
+    days_pass(31).await;
+    assert_eq!(bot.store.get(&key).await, Ok(None));
+}
+
+/// The profile as it is kept.
+async fn kept_profile(bot: &Bot, user: &str) -> Option<Value> {
+    let key = Key::new(format!("user:{user}:profile")).unwrap();
+    bot.store.get(&key).await.unwrap().map(|text| serde_json::from_str(&text).unwrap())
+}
+
+/// `event`, as it happened so many seconds ago.
+fn seconds_ago(seconds: u64, mut event: Value) -> Value {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let at = now - Duration::from_secs(seconds);
+    event["timestamp"] = u64::try_from(at.as_millis()).unwrap().into();
+    event
+}
+
+fn follow(user: &str) -> Value {
+    event(user, json!({"type": "follow"}))
+}
+
+#[tokio::test]
+async fn a_farewell_that_comes_late_does_not_end_the_profile_of_a_user_who_is_back() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    let farewell = seconds_ago(60, unfollow(&user));
+    let down = bot.instance(Faulty::new(Arc::clone(&bot.store), |_| Fault::NotSent), &[]);
+    assert_eq!(deliver(&down, from_ref(&farewell)).await, 500);
+    assert_eq!(bot.deliver(&[seconds_ago(30, follow(&user))]).await, 200);
+    assert_eq!(bot.deliver(&[redelivered(&farewell)]).await, 200, "it is not asked for again");
+    days_pass(100).await;
+    assert_eq!(kept_profile(&bot, &user).await.expect("it is kept")["active"], true);
+    // A later one counts.
+    assert_eq!(bot.deliver(&[seconds_ago(10, unfollow(&user))]).await, 200);
+    days_pass(31).await;
+    assert_eq!(kept_profile(&bot, &user).await, None);
+}
+
+#[tokio::test]
+async fn what_comes_late_of_a_user_who_has_left_does_not_keep_the_profile_for_ever() {
+    let late =
+        |user: &str| [follow(user), text(user, "花蓮市"), text(user, "設定公司 花蓮市"), unfollow(user)];
+    for n in 0..4 {
+        let (bot, user) = bot_with_home(memory(), &[]).await;
+        assert_eq!(bot.deliver(&[seconds_ago(30, unfollow(&user))]).await, 200);
+        let event = late(&user)[n].clone();
+        let kind = event["type"].clone();
+        assert_eq!(bot.deliver(&[seconds_ago(60, event)]).await, 200);
+        let profile = kept_profile(&bot, &user).await.unwrap();
+        assert_eq!(profile["active"], false, "{n}: {kind}");
+        assert_eq!(profile.to_string().contains("花蓮市"), [1, 2].contains(&n), "the place is kept");
+        days_pass(31).await;
+        assert_eq!(kept_profile(&bot, &user).await, None, "{n}: {kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_talks_to_the_bot_alone_is_here_and_keeps_the_profile() {
+    for words in ["花蓮市", "設定公司 花蓮市"] {
+        let (bot, user) = bot_with_home(memory(), &[]).await;
+        assert_eq!(bot.deliver(&[seconds_ago(60, unfollow(&user))]).await, 200);
+        // The follow in between was lost.
+        assert_eq!(bot.deliver(&[seconds_ago(30, text(&user, words))]).await, 200);
+        days_pass(100).await;
+        assert_eq!(kept_profile(&bot, &user).await.expect("it is kept")["active"], true, "{words}");
+        // A farewell from before that is late here too.
+        assert_eq!(bot.deliver(&[seconds_ago(45, unfollow(&user))]).await, 200);
+        assert_eq!(kept_profile(&bot, &user).await.unwrap()["active"], true, "{words}");
+    }
+}
+
+#[tokio::test]
+async fn a_profile_of_an_earlier_version_ends_thirty_days_after_the_next_unfollow() {
+    // Without an expiry, as 0.1 wrote them, and with what no version writes.
+    for old in [
+        r#"{"home":"新北市永和區","recent":[],"active":false}"#,
+        r#"{"home":"新北市永和區","recent":[],"active":true,"since":"yesterday"}"#,
+    ] {
+        let (bot, user) = (Bot::new(memory()), user());
+        let key = Key::new(format!("user:{user}:profile")).unwrap();
+        let there = onetap_store::Batch::new().put(
+            &key,
+            onetap_store::Expect::Absent,
+            old,
+            onetap_store::Ttl::Forever,
+        );
+        assert!(matches!(bot.store.commit(&there).await, Ok(onetap_store::Commit::Applied(_))));
+        assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
+        let profile = kept_profile(&bot, &user).await.unwrap();
+        assert_eq!((&profile["active"], &profile["home"]), (&json!(false), &json!("新北市永和區")));
+        days_pass(31).await;
+        assert_eq!(kept_profile(&bot, &user).await, None, "{old}");
+    }
+}
+
+#[tokio::test]
+async fn a_farewell_that_could_not_be_written_comes_again() {
+    let (bot, user) = bot_with_home(memory(), &[]).await;
+    let farewell = unfollow(&user);
+    // The store fails from its first, second or third call on: the claim, the profile, the new profile.
+    for works in 0..3 {
+        let failing = move |call| if call <= works { Fault::Pass } else { Fault::NotSent };
+        let failing = bot.instance(Faulty::new(Arc::clone(&bot.store), failing), &[]);
+        assert_eq!(deliver(&failing, from_ref(&farewell)).await, 500, "{works} calls work");
+        days_pass(1).await;
+    }
+    assert_eq!(bot.deliver(&[farewell]).await, 200);
+    let key = Key::new(format!("user:{user}:profile")).unwrap();
+    assert!(bot.store.get(&key).await.unwrap().unwrap().contains(r#""active":false"#));
+}
+
+#[tokio::test]
+async fn a_late_forecast_is_an_apology_within_lines_two_seconds() {
+    // Whatever the machine does, the apology is said: the forecast alone has a limit here.
+    let bot = Bot::timed(memory(), &[], Times { forecast: Duration::from_millis(100), ..PATIENT });
+    let _never_opened = bot.weather.hold();
+    assert_eq!(bot.ask(&user(), "永和").await, BUSY);
+    // And all of it ends in time on a clock that stands still while anything is done, whether or not the reply, on its
+    // way through a real socket, is answered before that clock moves on.
+    for store_takes in [0, 700, 1700, 5000] {
+        let late = Faulty::first(memory(), vec![Fault::SentLate(Duration::from_millis(store_takes))]);
+        let bot = Bot::timed(late, &[], Times::default());
+        let _never_opened = bot.weather.hold();
+        tokio::time::pause();
+        let start = Instant::now();
+        bot.deliver(&[text(&user(), "永和")]).await;
+        assert!(start.elapsed() <= LINES_SHARE, "{:?}", start.elapsed());
+        tokio::time::resume();
+    }
+}
+
+/// What a delivery has of LINE's two seconds, and the timer's own millisecond.
+const LINES_SHARE: Duration = Duration::from_millis(1801);
+
+#[test]
+fn of_lines_two_seconds_a_forecast_has_one_and_a_reply_half_a_second() {
+    let times = Times::default();
+    let shares = [times.delivery, times.forecast, times.reply].map(|share| share.as_millis());
+    assert_eq!(shares, [1800, 1000, 500]);
+    assert!(times.forecast + times.reply <= times.delivery);
+}
+
+#[tokio::test]
+async fn an_event_that_has_no_time_left_for_its_reply_comes_again() {
+    // A store whose limit is set too high takes the whole of LINE's two seconds.
+    let slow = Faulty::first(memory(), vec![Fault::SentLate(Duration::from_secs(5))]);
+    let bot = Bot::timed(Arc::clone(&slow) as Arc<dyn Store>, &[], Times::default());
+    let event = tap(&user(), "action=settings");
+    tokio::time::pause();
+    let start = Instant::now();
+    assert_eq!(bot.deliver(from_ref(&event)).await, 500);
+    assert!(start.elapsed() <= LINES_SHARE, "{:?}", start.elapsed());
+    tokio::time::resume();
+    assert_eq!(bot.line.requests(), 0, "nothing was sent");
+    assert_eq!(deliver(&bot.instance(slow, &[]), from_ref(&event)).await, 200);
+    assert_eq!(bot.said().len(), 1);
+}
+
+#[tokio::test]
+async fn a_hundred_events_of_a_hundred_users_are_all_answered() {
+    let bot = Bot::new(memory());
+    let events: Vec<_> = (0..100).map(|_| text(&user(), "永和")).collect();
+    assert_eq!(bot.deliver(&events).await, 200);
+    assert_eq!(bot.said().len(), 100);
+}
+
+#[tokio::test]
+async fn the_lock_is_keyed_by_the_user_in_every_kind_of_chat() {
+    let cases = [
+        (json!({"type": "user", "userId": "U1"}), true),
+        (json!({"type": "group", "groupId": "G1", "userId": "U1"}), true),
+        (json!({"type": "room", "roomId": "R1", "userId": "U1"}), true),
+        (json!({"type": "group", "groupId": "G1"}), false),
+        (json!({"type": "room", "roomId": "R1"}), false),
+        (json!({"type": "user"}), false),
+    ];
+    for (source, locked) in cases {
+        let bot = Bot::new(memory());
+        let key = Key::new("processing:user:U1").unwrap();
+        let held =
+            onetap_store::Batch::new().put(&key, onetap_store::Expect::Absent, "x", Duration::from_secs(60));
+        let _ = bot.store.commit(&held).await.unwrap();
+        let mut event = tap("U1", HOME);
+        event["source"] = source.clone();
+        assert_eq!(bot.deliver(&[event]).await, 200);
+        let said = bot.said();
+        assert_eq!(said[0] == PROCESSING, locked, "{source}: {said:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! The chat as a table: what every button, text and place asks for, and whether it takes the lock.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use crate::support;
+
+use onetap_ledger::{Change, Moment};
+use onetap_line::Delivery;
+use onetap_line::webhook::Event;
+use serde_json::{Value, json};
+use support::*;
+use webhook::Scope;
+use webhook::plan::{Plan, Saved, Say, happened_at, plan};
+
+fn parse(event: Value) -> Event {
+    let body = json!({"events": [event]}).to_string();
+    Delivery::parse(body.as_bytes()).unwrap().events.remove(0)
+}
+
+/// A plan in a word.
+fn word(plan: &Plan) -> String {
+    let of = |saved: &Saved| saved.name().to_owned();
+    match plan {
+        Plan::Ignore => "ignore".into(),
+        Plan::Forecast(place) => place.name(),
+        Plan::Saved(saved) => format!("forecast of {}", of(saved)),
+        Plan::Recent => "recent".into(),
+        Plan::Save(saved, place) => format!("{} = {}", of(saved), place.name()),
+        Plan::Book(Change::Delete) => "delete".into(),
+        Plan::Book(Change::Edit(_)) => "edit".into(),
+        Plan::Book(_) => "note".into(),
+        Plan::Erase => "erase".into(),
+        Plan::Follow => "follow".into(),
+        Plan::Unfollow => "unfollow".into(),
+        Plan::Say(say) => match say {
+            Say::AskLocation => "ask location".into(),
+            Say::Settings => "settings".into(),
+            Say::Other => "other".into(),
+            Say::UnknownAction => "unknown".into(),
+            Say::Choose(places, None) => format!("choose {}", places.len()),
+            Say::Choose(places, Some(saved)) => format!("choose {} for {}", places.len(), of(saved)),
+            Say::TooMany => "too many".into(),
+            Say::NoSuchPlace => "no such place".into(),
+            Say::SaveWhich(saved) => format!("save which {}", of(saved)),
+            Say::OnlyTaiwan => "only taiwan".into(),
+            Say::Help => "help".into(),
+            Say::Greeting => "greeting".into(),
+            Say::Ledger(_) => "ledger says".into(),
+        },
+    }
+}
+
+fn check(event: Value, expected: &str, selective: bool, all: bool) {
+    let event = parse(event);
+    let planned = plan(&event, Moment::from_unix(1_700_000_000).unwrap());
+    assert_eq!(word(&planned), expected, "{event:?}");
+    assert_eq!(Scope::Selective.locks(&event, &planned), selective, "{expected}, selective");
+    assert_eq!(Scope::All.locks(&event, &planned), all, "{expected}, all");
+}
+
+#[test]
+fn every_button_asks_for_its_thing() {
+    let table = [
+        ("action=weather&type=home", "forecast of 住家", true),
+        ("action=weather&type=office", "forecast of 公司", true),
+        ("type=home&action=weather", "forecast of 住家", true),
+        ("action=weather&type=h%6Fme", "forecast of 住家", true),
+        ("action=weather&type=current", "ask location", false),
+        ("action=weather", "unknown", false),
+        ("action=weather&type=moon", "unknown", false),
+        ("action=recent_queries", "recent", true),
+        ("action=settings", "settings", false),
+        ("action=other", "other", false),
+        ("action=", "unknown", false),
+        ("action", "unknown", false),
+        ("天氣", "unknown", false),
+        ("action=%ff", "unknown", false),
+    ];
+    for (data, expected, selective) in table {
+        check(tap("U1", data), expected, selective, true);
+        check(in_group(tap("U1", data)), expected, selective, true);
+    }
+}
+
+#[test]
+fn every_text_is_the_first_thing_that_it_can_be() {
+    // the words, alone, in a group
+    let table = [
+        ("設定住家 永和區", "住家 = 新北市永和區", "住家 = 新北市永和區"),
+        ("設定公司板橋", "公司 = 新北市板橋區", "公司 = 新北市板橋區"),
+        ("設定住家", "save which 住家", "save which 住家"),
+        ("設定住家 信義區", "choose 2 for 住家", "choose 2 for 住家"),
+        ("設定住家 台北", "too many", "too many"),
+        ("設定住家 東京", "no such place", "no such place"),
+        ("刪除我的資料", "erase", "erase"),
+        ("刪除上一筆", "delete", "delete"),
+        ("修改金額 150", "edit", "edit"),
+        ("上一筆分類改教育", "edit", "edit"),
+        ("午餐 120 信用卡", "note", "note"),
+        ("昨天 計程車 250 現金", "note", "note"),
+        ("永和", "新北市永和區", "新北市永和區"),
+        ("臺北市信義區", "臺北市信義區", "臺北市信義區"),
+        ("台北市信義區", "臺北市信義區", "臺北市信義區"),
+        ("信義區", "choose 2", "choose 2"),
+        ("台北", "too many", "too many"),
+        ("東京都", "no such place", "ignore"),
+        ("說明", "help", "ignore"),
+        ("hello", "help", "ignore"),
+        ("", "ignore", "ignore"),
+        ("今天天氣真好我們出去玩", "help", "ignore"),
+    ];
+    for (words, alone, group) in table {
+        if words.is_empty() {
+            // LINE sends no empty text; one without words lacks its field.
+            check(text("U1", words), alone, false, false);
+            continue;
+        }
+        check(text("U1", words), alone, false, true);
+        check(in_group(text("U1", words)), group, false, true);
+    }
+}
+
+#[test]
+fn a_location_is_its_address_or_the_nearest_place_in_taiwan() {
+    check(location("U1", "106臺北市大安區和平東路", 0.0, 0.0), "臺北市大安區", false, true);
+    check(location("U1", "somewhere", 25.0330, 121.5654), "臺北市信義區", false, true);
+    check(location("U1", "東京都", 35.68, 139.76), "only taiwan", false, true);
+}
+
+#[test]
+fn other_events_do_what_they_should_and_take_no_lock() {
+    check(event("U1", json!({"type": "follow"})), "follow", false, false);
+    check(event("U1", json!({"type": "unfollow"})), "unfollow", false, false);
+    check(in_group(event("U1", json!({"type": "join"}))), "greeting", false, false);
+    check(in_group(event("U1", json!({"type": "leave"}))), "ignore", false, false);
+    check(event("U1", json!({"type": "message", "message": {"type": "sticker"}})), "ignore", false, false);
+    check(event("U1", json!({"type": "videoPlayComplete"})), "ignore", false, false);
+    let planet = json!({"type": "follow", "source": {"type": "planet", "userId": "U1"}});
+    check(event("U1", planet), "ignore", false, false);
+    check(event("U1", json!({"type": "follow", "source": {}})), "ignore", false, false);
+}
+
+#[test]
+fn an_event_happened_at_its_timestamp_unless_that_cannot_be_true() {
+    const NOW: i64 = 1_800_000_000;
+    let (minute, day) = (60, 24 * 3600);
+    let at = |timestamp: Value| happened_at(&parse(event("U1", json!({"timestamp": timestamp}))), NOW);
+    for believed in [0, -1, -10 * minute, -7 * day, 5 * minute] {
+        assert_eq!(at(json!((NOW + believed) * 1000)), NOW + believed);
+    }
+    for wrong in [-7 * day - 1, 5 * minute + 1, -30 * day, 400 * day, -NOW] {
+        assert_eq!(at(json!((NOW + wrong) * 1000)), NOW, "{wrong} s");
+    }
+    for nonsense in [json!(i64::MAX), json!(i64::MIN), json!("soon"), json!(null), json!(1.5e300)] {
+        assert_eq!(at(nonsense), NOW);
+    }
+}

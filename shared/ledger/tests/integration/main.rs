@@ -1,0 +1,4 @@
+//! The chat and the swap.
+
+mod chat;
+mod swap;

@@ -1,9 +1,0 @@
-//! The engine's promises, over Upstash's REST API: our gateway in front of redis-server.
-
-mod idem_suite;
-mod support;
-
-idem_promises! {
-    [#[tokio::test(flavor = "multi_thread")] #[ignore = "needs redis-server"]]
-    support::open_upstash()
-}

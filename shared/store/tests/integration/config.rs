@@ -1,0 +1,241 @@
+//! The environment: what is wrong is said with the variable's name, and no secret is shown.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use onetap_store::config::{Backend, Variables};
+use onetap_store::{Batch, Commit, Config, Expect, Key, Memory, Store, open};
+
+fn config(variables: &[(&str, &str)]) -> Result<Config, String> {
+    let variables: HashMap<String, String> =
+        variables.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+    Config::from_lookup(|name| variables.get(name).cloned()).map_err(|error| error.to_string())
+}
+
+const UPSTASH: [(&str, &str); 3] = [
+    ("STORE", "upstash"),
+    ("UPSTASH_REDIS_REST_URL", "https://eu1-example.upstash.io"),
+    ("UPSTASH_REDIS_REST_TOKEN", "planted-token"),
+];
+const DYNAMODB: [(&str, &str); 5] = [
+    ("STORE", "dynamodb"),
+    ("DYNAMODB_TABLE", "onetap"),
+    ("AWS_REGION", "ap-northeast-1"),
+    ("AWS_ACCESS_KEY_ID", "planted-id"),
+    ("AWS_SECRET_ACCESS_KEY", "planted-secret"),
+];
+
+/// `variables` with one of them changed or left out.
+fn with<'a>(
+    variables: &[(&'a str, &'a str)],
+    name: &'a str,
+    value: Option<&'a str>,
+) -> Vec<(&'a str, &'a str)> {
+    let others = variables.iter().copied().filter(|(n, _)| *n != name);
+    others.chain(value.map(|value| (name, value))).collect()
+}
+
+#[test]
+fn every_wrong_variable_is_named() {
+    let cases: Vec<(Vec<(&str, &str)>, &str)> = vec![
+        (vec![], "STORE: is not set; it is upstash, dynamodb, redis or memory"),
+        (vec![("STORE", "mongo")], "STORE: is not one of upstash, dynamodb, redis or memory"),
+        (
+            vec![("STORE", "memory"), ("AWS_LAMBDA_FUNCTION_NAME", "f")],
+            "STORE: `memory` cannot be used inside Lambda",
+        ),
+        (
+            vec![("STORE", "memory"), ("STORE_TIMEOUT_MS", "0")],
+            "STORE_TIMEOUT_MS: is not a whole number above 0",
+        ),
+        (
+            vec![("STORE", "memory"), ("STORE_TIMEOUT_MS", "1s")],
+            "STORE_TIMEOUT_MS: is not a whole number above 0",
+        ),
+        (vec![("STORE", "memory"), ("SSE_POLL_MS", "-5")], "SSE_POLL_MS: is not a whole number above 0"),
+        (vec![("STORE", "redis")], "REDIS_URL: is not set"),
+        (
+            vec![("STORE", "redis"), ("REDIS_URL", "localhost:6379")],
+            "REDIS_URL: is not a redis:// or rediss:// URL",
+        ),
+        (
+            vec![("STORE", "redis"), ("REDIS_URL", "redis://")],
+            "REDIS_URL: is not a redis:// or rediss:// URL",
+        ),
+        (with(&UPSTASH, "UPSTASH_REDIS_REST_URL", None), "UPSTASH_REDIS_REST_URL: is not set"),
+        (with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some("")), "UPSTASH_REDIS_REST_URL: is not set"),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some("upstash.io")),
+            "UPSTASH_REDIS_REST_URL: is not an http",
+        ),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some("https://")),
+            "UPSTASH_REDIS_REST_URL: is not an http",
+        ),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some("https://a b")),
+            "UPSTASH_REDIS_REST_URL: is not an http",
+        ),
+        (with(&UPSTASH, "UPSTASH_REDIS_REST_TOKEN", None), "UPSTASH_REDIS_REST_TOKEN: is not set"),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_TOKEN", Some("two words")),
+            "UPSTASH_REDIS_REST_TOKEN: is not a token",
+        ),
+        (
+            with(&UPSTASH, "UPSTASH_REDIS_REST_TOKEN", Some("密碼")),
+            "UPSTASH_REDIS_REST_TOKEN: is not a token",
+        ),
+        (with(&DYNAMODB, "DYNAMODB_TABLE", None), "DYNAMODB_TABLE: is not set"),
+        (with(&DYNAMODB, "DYNAMODB_TABLE", Some("a b")), "DYNAMODB_TABLE: is not a table's name"),
+        (with(&DYNAMODB, "AWS_REGION", None), "AWS_REGION: is not set"),
+        (with(&DYNAMODB, "AWS_ACCESS_KEY_ID", None), "AWS_ACCESS_KEY_ID: is not set"),
+        (with(&DYNAMODB, "AWS_SECRET_ACCESS_KEY", None), "AWS_SECRET_ACCESS_KEY: is not set"),
+        (
+            with(&DYNAMODB, "AWS_ENDPOINT_URL_DYNAMODB", Some("here")),
+            "AWS_ENDPOINT_URL_DYNAMODB: is not an http",
+        ),
+    ];
+    for (variables, problem) in cases {
+        let error = config(&variables).expect_err(problem);
+        assert!(error.starts_with(problem), "{error:?} is not {problem:?}");
+    }
+}
+
+#[test]
+fn an_address_that_nothing_can_connect_to_is_refused_at_the_start() {
+    let vercel = [("STORE", "upstash"), ("KV_REST_API_URL", ""), ("KV_REST_API_TOKEN", "t")];
+    for wrong in [
+        "https://host:99999",
+        "https://host:0",
+        "https://host:port",
+        "https://host:",
+        "https://host:80:80",
+        "https://[::1",
+        "https://::1",
+        "https://[::1]x",
+        "https://[host]",
+        "https://:443",
+        "https://name:password@host",
+        "https://host?query",
+        "https://host/path#part",
+        "https://host/a b",
+        "ftp://host",
+        "//host",
+        "host",
+    ] {
+        for (others, name) in [
+            (&UPSTASH[..], "UPSTASH_REDIS_REST_URL"),
+            (&vercel, "KV_REST_API_URL"),
+            (&DYNAMODB, "AWS_ENDPOINT_URL_DYNAMODB"),
+            (&DYNAMODB, "AWS_ENDPOINT_URL"),
+        ] {
+            let error = config(&with(others, name, Some(wrong))).expect_err(wrong);
+            assert_eq!(error, format!("{name}: is not an http:// or https:// URL"), "{wrong}");
+        }
+    }
+    for good in ["http://host", "https://a-b.c_d.example:8443/", "http://127.0.0.1:1/path", "http://[::1]:80"]
+    {
+        let good = with(&UPSTASH, "UPSTASH_REDIS_REST_URL", Some(good));
+        assert!(open(&config(&good).unwrap()).is_ok(), "{good:?}");
+    }
+    for url in [
+        "redis://:planted@host:99999",
+        "redis://:planted@host:port",
+        "redis://:planted@[::1",
+        "redis://:planted@:6379",
+        "redis://:planted@host:6379/database",
+        "rediss://:planted@host/#insecure",
+    ] {
+        let read = config(&[("STORE", "redis"), ("REDIS_URL", url)]);
+        let error = read.and_then(|config| open(&config).map_err(|error| error.to_string())).expect_err(url);
+        assert!(error.starts_with("REDIS_URL: ") && !error.contains("planted"), "{url}: {error}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_not_utf_8_is_an_error_and_not_unset() {
+    use std::os::unix::ffi::OsStringExt;
+    const NAME: &str = "ONETAP_TEST_VARIABLE_THAT_IS_NOT_UTF_8";
+    // Only the environment of a process of its own can be set without disturbing the tests beside this one.
+    if std::env::var_os(NAME).is_none() {
+        let this = std::env::current_exe().unwrap();
+        let value = std::ffi::OsString::from_vec(b"planted\xff".to_vec());
+        let own = "config::a_variable_that_is_not_utf_8_is_an_error_and_not_unset";
+        let again =
+            std::process::Command::new(this).args(["--exact", own]).env(NAME, value).output().unwrap();
+        let said = String::from_utf8_lossy(&again.stdout);
+        assert!(again.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let variables = Variables::from_env();
+    for error in [
+        variables.optional(NAME).unwrap_err(),
+        variables.required(NAME).unwrap_err(),
+        variables.positive(NAME, 1).unwrap_err(),
+        variables.base_url(NAME).unwrap_err(),
+    ] {
+        assert_eq!(error.to_string(), format!("{NAME}: is not UTF-8 text"));
+    }
+}
+
+#[test]
+fn what_is_unset_has_the_documented_default() {
+    let config = config(&[("STORE", "memory")]).unwrap();
+    assert_eq!((config.timeout, config.poll), (Duration::from_millis(500), Duration::from_millis(500)));
+}
+
+#[test]
+fn vercel_names_are_accepted() {
+    let names =
+        [("STORE", "upstash"), ("KV_REST_API_URL", "https://a.upstash.io/"), ("KV_REST_API_TOKEN", "t")];
+    let Backend::Upstash { url, .. } = config(&names).unwrap().backend else { panic!("not upstash") };
+    assert_eq!(url, "https://a.upstash.io");
+    let wrong = config(&with(&names, "KV_REST_API_URL", Some("a.upstash.io"))).unwrap_err();
+    assert!(wrong.starts_with("KV_REST_API_URL:"), "the name that was used: {wrong}");
+}
+
+#[test]
+fn the_endpoint_is_the_one_the_sdk_would_read() {
+    let endpoint = |more: &[(&'static str, &'static str)]| match config(&[&DYNAMODB[..], more].concat())
+        .unwrap()
+        .backend
+    {
+        Backend::DynamoDb { endpoint, .. } => endpoint,
+        _ => panic!("not dynamodb"),
+    };
+    let (any, own) = (("AWS_ENDPOINT_URL", "http://any"), ("AWS_ENDPOINT_URL_DYNAMODB", "http://own"));
+    assert_eq!(endpoint(&[]), None);
+    assert_eq!(endpoint(&[any]).as_deref(), Some("http://any"));
+    assert_eq!(endpoint(&[any, own]).as_deref(), Some("http://own"));
+    assert_eq!(endpoint(&[own, ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")]), None);
+}
+
+#[test]
+fn no_secret_is_in_debug_output() {
+    let session = [&DYNAMODB[..], &[("AWS_SESSION_TOKEN", "planted-session")]].concat();
+    let redis = [("STORE", "redis"), ("REDIS_URL", "rediss://user:planted-password@host:6379")];
+    for variables in [&UPSTASH[..], &session, &redis] {
+        let config = config(variables).unwrap();
+        let store = open(&config).unwrap();
+        let shown = format!("{config:?} {store:?}");
+        assert!(!shown.contains("planted"), "{shown}");
+    }
+}
+
+#[test]
+fn a_number_out_of_range_names_its_variable() {
+    let variables = Variables::from_lookup(|_| Some(" 12 ".to_owned()));
+    assert_eq!(variables.positive("N", 1).unwrap(), 12, "spaces around a value are not part of it");
+    let variables = Variables::from_lookup(|_| Some("99999999999999999999".to_owned()));
+    assert_eq!(variables.positive("N", 1).unwrap_err().variable(), "N");
+}
+
+#[tokio::test]
+async fn memory_shows_nothing_of_what_it_holds() {
+    let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(Memory::new());
+    let key = Key::new("user:planted").unwrap();
+    let put = Batch::new().put(&key, Expect::Absent, "planted value", Duration::from_secs(60));
+    assert!(matches!(store.commit(&put).await, Ok(Commit::Applied(_))));
+    let shown = format!("{store:?} {put:?} {key:?} {:?}", store.commit(&put).await);
+    assert!(!shown.contains("planted"), "{shown}");
+}

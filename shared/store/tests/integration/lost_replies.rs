@@ -1,0 +1,146 @@
+//! A reply that was lost stays lost: when the batch is sent again and that send certainly fails, the first may still
+//! have landed, and the error must say so. (Whoever is told "not sent" gives a claim up that stands in the store.)
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use crate::support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_servers::{Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
+use onetap_store::lease::Acquire;
+use onetap_store::testing::conformance::Names;
+use onetap_store::testing::{Fault as Trouble, Faulty};
+use onetap_store::{Batch, Expect, Key, Lease, Memory, Store};
+use support::PATIENT;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn claim(key: &Key) -> Batch {
+    Batch::new().put(key, Expect::Absent, "mine", HOUR)
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_lost_reply_and_then_no_connection_is_unknown_on_redis() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let (direct, store) = (
+        support::store(&support::redis(redis.url(), PATIENT)),
+        support::store(&support::redis(proxy.url(), PATIENT)),
+    );
+    let names = Names::new();
+    // A plain command and a script: they are sent by different ways.
+    for batch in [claim(&names.key("a")), claim(&names.key("b")).check(&names.key("c"), Expect::Absent)] {
+        let (key, _) =
+            batch.expectations().next().map(|(key, expect)| (key.clone(), expect.clone())).unwrap();
+        assert_eq!(store.get(&names.key("warm")).await.unwrap(), None);
+        proxy.stall(true);
+        let sending = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move { store.commit(&batch).await }
+        });
+        while direct.get(&key).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        proxy.refuse(true);
+        proxy.cut();
+        let error = sending.await.unwrap().expect_err("nobody is there");
+        assert!(error.maybe_applied(), "{error:?}");
+        proxy.refuse(false);
+        proxy.stall(false);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_lost_reply_and_then_a_changed_password_is_unknown_on_redis() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    let direct = redis::Client::open(redis.url()).unwrap();
+    let mut direct = direct.get_multiplexed_async_connection().await.unwrap();
+    let key = Names::new().key("a");
+    assert_eq!(store.get(&key).await.unwrap(), None);
+    proxy.stall(true);
+    let sending = tokio::spawn({
+        let (store, batch) = (Arc::clone(&store), claim(&key));
+        async move { store.commit(&batch).await }
+    });
+    while redis::cmd("EXISTS").arg(key.as_str()).query_async::<u8>(&mut direct).await.unwrap() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    redis::cmd("CONFIG").arg(&["SET", "requirepass", "changed"]).exec_async(&mut direct).await.unwrap();
+    proxy.cut();
+    proxy.stall(false);
+    let error = sending.await.unwrap().expect_err("the password is another");
+    assert!(error.maybe_applied(), "{error:?}");
+    // Who was never heard is refused for good, and knows that nothing happened.
+    let error = store.commit(&claim(&key)).await.expect_err("the password is another");
+    assert!(!error.maybe_applied() && !error.is_retryable(), "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_lost_reply_and_then_too_many_requests_is_unknown_on_upstash() {
+    let redis = Redis::start().await;
+    let gateway = Upstash::start(&redis.url()).await;
+    let store = support::store(&support::upstash(gateway.url(), gateway.token(), PATIENT));
+    let key = Names::new().key("k");
+    gateway.inject_next(vec![Fault::DropReply, Fault::Status(429, "slow down".to_owned())]);
+    let error = store.commit(&claim(&key)).await.expect_err("the second answer is none");
+    assert!(error.maybe_applied(), "{error:?}");
+    assert_eq!(store.get(&key).await.unwrap().as_deref(), Some("mine"), "it had landed");
+}
+
+#[tokio::test]
+async fn a_lost_reply_and_then_a_sure_failure_is_unknown_on_dynamodb() {
+    let server = onetap_servers::Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    let proxy = Proxy::start(&server.url()).await;
+    let store = support::store(&support::dynamodb(proxy.url(), 600));
+    let names = Names::new();
+    let fault = |kind: &str| {
+        let body = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{kind}","message":"no"}}"#);
+        Fault::Status(400, body)
+    };
+    let throttled = names.key("throttled");
+    proxy.inject_next(vec![Fault::DropReply, fault("ThrottlingException")]);
+    let error = store.commit(&claim(&throttled)).await.expect_err("the second answer is none");
+    assert!(error.maybe_applied(), "{error:?}");
+    assert_eq!(store.get(&throttled).await.unwrap().as_deref(), Some("mine"), "it had landed");
+
+    // Contention is no answer either: what is tried again after it, until the time is up, was sent before.
+    let contended = names.key("contended");
+    proxy.inject_next(vec![Fault::DropReply]);
+    proxy.inject(Some(fault("TransactionConflictException")));
+    let error = store.commit(&claim(&contended)).await.expect_err("a conflict that never ends");
+    assert!(error.maybe_applied(), "{error:?}");
+    proxy.inject(None);
+    assert_eq!(store.get(&contended).await.unwrap().as_deref(), Some("mine"), "it had landed");
+}
+
+#[tokio::test]
+async fn a_lease_whose_reply_was_lost_and_that_cannot_ask_again_may_be_held() {
+    let memory: Arc<dyn Store> = Arc::new(Memory::new());
+    let key = Names::new().key("lock");
+    let lost = || vec![Trouble::ReplyLost, Trouble::NotSent];
+    let store: Arc<dyn Store> = Faulty::first(Arc::clone(&memory), lost());
+    let error = Lease::acquire(&store, key.clone(), HOUR).await.expect_err("no answer");
+    assert!(error.maybe_applied(), "{error:?}");
+    assert!(memory.get(&key).await.unwrap().is_some(), "it is held");
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_was_lost_and_that_cannot_ask_again_may_have_freed_it() {
+    let memory: Arc<dyn Store> = Arc::new(Memory::new());
+    let key = Names::new().key("lock");
+    let lost = vec![Trouble::Pass, Trouble::ReplyLost, Trouble::NotSent];
+    let store: Arc<dyn Store> = Faulty::first(Arc::clone(&memory), lost);
+    let Ok(Acquire::Acquired(lease)) = Lease::acquire(&store, key.clone(), HOUR).await else {
+        panic!("nobody holds it");
+    };
+    let error = lease.release().await.expect_err("no answer");
+    assert!(error.maybe_applied(), "{error:?}");
+    assert_eq!(memory.get(&key).await.unwrap(), None, "it is free");
+}

@@ -1,0 +1,26 @@
+//! The store's promises on every backend, and what each backend does in trouble.
+
+mod config;
+mod dynamodb;
+mod dynamodb_local;
+mod grpc_layer;
+mod http_layer;
+mod idem;
+mod idem_dynamodb;
+mod idem_dynamodb_local;
+mod idem_processes;
+mod idem_redis;
+mod idem_suite;
+mod idem_upstash;
+mod lost_replies;
+mod memory;
+mod oracle;
+mod race;
+mod redis;
+mod script;
+mod skew;
+#[path = "../support/mod.rs"]
+mod support;
+mod transport;
+mod upstash;
+mod wire;

@@ -1,0 +1,110 @@
+//! Clients on every backend while things go wrong, and a checker that must find nothing; and the same with one fence
+//! taken down, where it must find something.
+//!
+//! `ONETAP_SEED=… cargo test -p onetap-tests --test integration -- history:: --include-ignored` repeats a run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use std::time::Duration;
+
+use onetap_servers::alone;
+use onetap_tests::history::run::Side;
+use onetap_tests::history::sabotage::Fence;
+use onetap_tests::history::seed::Seed;
+use onetap_tests::history::{Backend, on_memory, on_servers};
+
+/// Of a paused clock: it costs a second or two.
+const ON_MEMORY: Duration = Duration::from_secs(30);
+/// Long enough for a fault of each kind; `scripts/soak` runs for as long as one likes.
+const ON_SERVERS: Duration = Duration::from_secs(12);
+
+async fn nothing_is_doubled_or_lost(backend: Backend) {
+    let _alone = alone();
+    let seed = Seed::from_env();
+    eprintln!("ONETAP_SEED={seed}");
+    let outcome = on_servers(backend, seed, ON_SERVERS).await;
+    eprintln!("{} calls, {} of them unknown", outcome.report.calls, outcome.report.unknown);
+    outcome.assert_sound(300);
+}
+
+#[test]
+fn nothing_is_doubled_or_lost_on_memory() {
+    let first = Seed::from_env();
+    for seed in first..first + 8 {
+        eprintln!("ONETAP_SEED={seed}");
+        let outcome = on_memory(seed, ON_MEMORY, None);
+        eprintln!("{} calls, {} of them unknown", outcome.report.calls, outcome.report.unknown);
+        outcome.assert_sound(1000);
+    }
+}
+
+#[test]
+fn a_run_on_memory_is_the_same_each_time() {
+    let calls = || {
+        let operations = on_memory(7, ON_MEMORY, None).history.operations;
+        operations.into_iter().map(|call| (call.start, call.end, call.client)).collect::<Vec<_>>()
+    };
+    let (one, other) = (calls(), calls());
+    assert!(one == other, "{} calls and {}", one.len(), other.len());
+}
+
+macro_rules! servers {
+    ($($name:ident: $backend:ident, $needs:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        #[ignore = $needs]
+        async fn $name() {
+            nothing_is_doubled_or_lost(Backend::$backend).await;
+        }
+    )*};
+}
+
+servers! {
+    nothing_is_doubled_or_lost_on_redis: Redis, "needs redis-server";
+    nothing_is_doubled_or_lost_on_upstash: Upstash, "needs redis-server";
+    nothing_is_doubled_or_lost_on_dynamodb: DynamoDb, "takes twelve seconds";
+    nothing_is_doubled_or_lost_on_dynamodb_local: DynamoDbLocal, "needs DynamoDB Local";
+}
+
+/// The seed is fixed and memory's clock is paused: what is found once is found every time.
+fn is_noticed(fence: Fence, side: Side, why: &str) {
+    let outcome = on_memory(20, ON_MEMORY, Some((fence, side)));
+    let violations = &outcome.report.violations;
+    let found = violations.iter().any(|violation| violation.what.contains(why));
+    let what: Vec<_> = violations.iter().map(|violation| &violation.what).collect();
+    assert!(found, "{fence:?} is down and no {why:?} was found; found: {what:#?}");
+}
+
+const NO_ORDER: &str = "not linearizable, as the store was asked";
+const NOT_MEANT: &str = "not linearizable, as the callers meant it";
+
+macro_rules! fences {
+    ($($name:ident: $fence:ident, $side:ident, $why:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            is_noticed(Fence::$fence, Side::$side, $why);
+        }
+    )*};
+}
+
+fences! {
+    a_store_that_ignores_guards_is_noticed: Guard, Store, NO_ORDER;
+    a_store_that_swaps_blindly_is_noticed: Swap, Store, NO_ORDER;
+    a_store_that_grants_what_is_held_is_noticed: Claim, Store, NO_ORDER;
+    a_store_that_lets_anybody_release_is_noticed: Release, Store, NO_ORDER;
+    a_store_that_revives_leases_is_noticed: Renewal, Store, NO_ORDER;
+    a_store_that_lets_stale_owners_record_is_noticed: Result, Store, NO_ORDER;
+    a_store_that_writes_markers_apart_is_noticed: Marker, Store, "records";
+    a_store_that_keeps_half_a_batch_is_noticed: Atomicity, Store, NO_ORDER;
+    a_store_that_calls_unknown_not_sent_is_noticed: Honesty, Store, NO_ORDER;
+    a_store_that_resends_appends_without_their_marker_is_noticed: Resend, Store, "twice";
+    a_store_that_resends_swaps_is_noticed: ResentSwap, Store, NO_ORDER;
+    a_store_that_takes_no_for_yes_is_noticed: Refusal, Store, NO_ORDER;
+    a_store_whose_leases_are_short_is_noticed: ShortLife, Store, NO_ORDER;
+    a_store_whose_leases_are_long_is_noticed: LongLife, Store, NO_ORDER;
+    a_store_that_reads_what_was_is_noticed: FreshReads, Store, NO_ORDER;
+    a_lease_that_forgets_its_guard_is_noticed: Guard, Caller, NOT_MEANT;
+    a_lease_that_takes_what_is_held_is_noticed: Claim, Caller, NOT_MEANT;
+    a_lease_that_releases_anothers_is_noticed: Release, Caller, NOT_MEANT;
+    a_stale_owner_that_records_its_result_is_noticed: Result, Caller, "more than one result";
+    a_publisher_that_marks_apart_is_noticed: Marker, Caller, "twice";
+    a_publisher_that_resends_without_its_marker_is_noticed: Resend, Caller, "twice";
+}
