@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use onetap_bus::{Bus, Event, Job};
+use onetap_config::Secret;
 use onetap_ledger::{Entry, etag};
 use onetap_line::Delivery;
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::Secret;
 use onetap_store::{Batch, Expect, Keep, Key, Log, Store, Ttl};
 use serde::de::IgnoredAny;
 use serde_json::Value;

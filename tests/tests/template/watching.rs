@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onetap_config::{Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::{Secret, Variables};
 use onetap_tests::functions::Function;
 use serde_json::{Value, json};
 
