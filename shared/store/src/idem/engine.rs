@@ -79,7 +79,7 @@ pub(super) fn noted<T, E>(answer: Result<Answer<T>, Error<T, E>>) -> Result<Answ
         Ok(Answer::Replayed(_)) => "replayed",
         Err(error) => error.outcome(),
     };
-    onetap_telemetry::count("idem_total", &[("outcome", outcome)]);
+    metrics::counter!("idem_total", "outcome" => outcome).increment(1);
     tracing::debug!(outcome, "idempotent call");
     answer
 }
