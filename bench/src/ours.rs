@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_bus::{Bus, Event, Published};
+use onetap_config::Variables;
 use onetap_ledger::{Attempt, Change, Edit, Entry, Slot};
-use onetap_store::config::Variables;
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::lease::{Acquire, Release};
 use onetap_store::{Batch, Commit, Expect, Key, Lease, Store, open};

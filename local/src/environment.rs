@@ -1,6 +1,6 @@
 //! The variables: those that are set, and what is made up where none is.
 
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 use onetap_store::lease::unique_token;
 
 use crate::arguments::Options;

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
+use onetap_config::Secret;
 use onetap_line::Delivery;
 use onetap_line::signature::{Verdict, verify};
 use onetap_line::testing::{MessagingApi, Taken};
-use onetap_store::config::Secret;
 use serde_json::{Value, json};
 
 use crate::bounded::Bounded;

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::{ConfigError, Secret, Variables};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

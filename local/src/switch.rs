@@ -30,7 +30,7 @@ impl Switch {
     /// The store that notes failures is behind this one, so that this failure is counted here.
     fn up(&self, operation: &'static str) -> Result<(), Error> {
         if self.is_down() {
-            onetap_telemetry::count("kv_error_total", &[("operation", operation)]);
+            metrics::counter!("kv_error_total", "operation" => operation).increment(1);
             return Err(Error::not_sent("taken down at the playground"));
         }
         Ok(())

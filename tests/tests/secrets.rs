@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use http::Method;
 use onetap_bus::{Event, Job};
+use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
 use onetap_servers::{Backend, Broken, Environment, Fault as ServerFault};
-use onetap_store::config::{ConfigError, Secret, Variables};
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{

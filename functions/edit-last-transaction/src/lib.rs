@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
+use onetap_config::{ConfigError, Variables};
 use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Slot, Step, etag, texts};
-use onetap_store::config::{ConfigError, Variables};
 use onetap_store::idem::Idempotency;
 use onetap_store::{Batch, Edit as StoreEdit, Store, Values, open};
 use tokio::time::Instant;

@@ -20,7 +20,7 @@ use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use onetap_bus::{Follower, Job, Resume};
-use onetap_store::config::{ConfigError, Variables};
+use onetap_config::{ConfigError, Variables};
 use onetap_store::{Error, Store, open};
 
 pub use config::Config;

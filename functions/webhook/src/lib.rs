@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode, header};
 use lambda_http::{Body, Request, Response};
+use onetap_config::{ConfigError, Variables};
 use onetap_line::signature::{Verdict, verify};
 use onetap_line::{Client, Delivery};
-use onetap_store::config::{ConfigError, Variables};
 use onetap_store::idem::Idempotency;
 use onetap_store::lease::unique_token;
 use onetap_store::{Store, open};

@@ -1,10 +1,10 @@
 //! Parsers that need no store: what they take they write down again in the same words.
 
+use onetap_config::Secret;
 use onetap_ledger::chat::{self, Sentence};
 use onetap_ledger::{Edit, Entry, Moment};
 use onetap_line::signature::{Verdict, sign, verify};
 use onetap_line::webhook::{Chat, Event, Kind, Message, Mode, Source};
-use onetap_store::config::Secret;
 
 use super::files;
 

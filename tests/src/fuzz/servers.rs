@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onetap_store::config::{Config, Credentials, Secret};
+use onetap_config::Secret;
+use onetap_store::config::{Config, Credentials};
 use onetap_store::{
     Batch, Channel, Commit, DynamoDb, Error, Expect, Keep, Key, Log, Redis, Store, Upstash, Write, open,
 };

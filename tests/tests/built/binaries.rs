@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::{Backend, Environment};
-use onetap_store::config::Secret;
 use onetap_tests::functions::{ACCESS_TOKEN, Function, Running, built, root};
 use serde_json::{Value, json};
 

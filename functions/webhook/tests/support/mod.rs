@@ -10,11 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::Request;
 use lambda_http::Body;
+use onetap_config::{Secret, Variables};
 use onetap_line::signature::sign;
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
 #[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
-use onetap_store::config::{Secret, Variables};
 use onetap_store::lease::unique_token;
 use onetap_store::testing::Gate;
 use onetap_store::{Memory, Store, open};

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use http::Method;
+use onetap_config::Variables;
 use onetap_local::Local;
 use onetap_local::arguments::Options;
 use onetap_local::client::{Answer, Client, Events};
-use onetap_store::config::Variables;
 use serde_json::{Value, json};
 
 pub const ALICE: &str = "U000000000000000000000000000a11ce";

@@ -468,7 +468,7 @@ fn noted<T, E>(answer: Result<Answer<T>, Error<T, E>>) -> Result<Answer<T>, Erro
         Ok(Answer::Replayed(_)) => "replayed",
         Err(error) => error.outcome(),
     };
-    onetap_telemetry::count("idem_total", &[("outcome", outcome)]);
+    metrics::counter!("idem_total", "outcome" => outcome).increment(1);
     tracing::debug!(outcome, "idempotent call");
     answer
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_suite::{LONG, Mishap, Runs, Sorry, all_get_one_result, claim, engine, fresh, over, record};
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 use onetap_store::idem::{Claim, Claimed, Committed, Config, Error, Idempotency, Policy, Resolution, Run};
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Batch, Commit, Key, Memory, Store};

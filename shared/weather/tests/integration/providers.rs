@@ -5,7 +5,7 @@ use crate::support;
 
 use std::time::Duration;
 
-use onetap_store::config::{Secret, Variables};
+use onetap_config::{Secret, Variables};
 use onetap_weather::{Config, Error, Forecast, Place, Provider, Sample, Taipei, places};
 use support::{CWA, OPEN_METEO, Says, Server};
 use tokio::time::Instant;
