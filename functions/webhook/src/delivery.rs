@@ -14,7 +14,7 @@ use onetap_store::idem::{Claim, Claimed, Committed, Run};
 use onetap_store::lease::{self, Acquire, Release};
 use onetap_store::{Batch, Commit, Error, Key, Lease, Mismatch};
 use onetap_telemetry::{add, count, observe};
-use onetap_weather::{Place, Taipei};
+use onetap_weather::Place;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
@@ -145,7 +145,7 @@ type Begun = (usize, Turn, Lock);
 /// A delivery on its way.
 pub(crate) struct Delivery<'a> {
     webhook: &'a Webhook,
-    now: Taipei,
+    now: Moment,
     deadline: Instant,
     /// Until one call fails: then no other is made.
     store_is_up: AtomicBool,
@@ -153,7 +153,7 @@ pub(crate) struct Delivery<'a> {
 
 impl<'a> Delivery<'a> {
     pub(crate) fn new(webhook: &'a Webhook, deadline: Instant) -> Delivery<'a> {
-        Delivery { webhook, now: Taipei::now(), deadline, store_is_up: AtomicBool::new(true) }
+        Delivery { webhook, now: Moment::now(), deadline, store_is_up: AtomicBool::new(true) }
     }
 
     /// Handles every event; one's failure never stops the others. How each ended, in their order.

@@ -128,14 +128,8 @@ impl Field {
 }
 
 fn is_time(text: &str) -> bool {
-    let two = |digits: &[u8]| crate::calendar::number::<u8>(digits);
-    match text.as_bytes() {
-        [h1, h2, b':', m1, m2] => {
-            two(&[*h1, *h2]).is_some_and(|hour| hour < 24)
-                && two(&[*m1, *m2]).is_some_and(|minute| minute < 60)
-        }
-        _ => false,
-    }
+    let hour = |hour: &[u8]| matches!(hour, [b'0' | b'1', b'0'..=b'9'] | [b'2', b'0'..=b'3']);
+    matches!(text.as_bytes(), [h1, h2, b':', b'0'..=b'5', b'0'..=b'9'] if hour(&[*h1, *h2]))
 }
 
 #[cfg(test)]

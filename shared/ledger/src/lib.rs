@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod calendar;
 mod change;
 pub mod chat;
 mod condition;
@@ -13,7 +12,6 @@ mod field;
 mod swap;
 pub mod texts;
 
-pub use calendar::{Date, Moment};
 pub use change::{Attempt, Change, Step};
 pub use condition::{IfMatch, etag};
 pub use decimal::{Decimal, MAX_FRACTION, MAX_WHOLE};
@@ -21,6 +19,7 @@ pub use edit::Edit;
 pub use entry::{Entry, Invalid};
 pub use failure::Failure;
 pub use field::{Field, Reason};
+pub use onetap_calendar::{Date, Moment};
 pub use swap::{Slot, next, run};
 
 #[cfg(test)]

@@ -38,11 +38,12 @@ impl Note {
     pub fn entries(&self, previous: Option<&Entry>) -> Vec<Entry> {
         let taken = previous.and_then(|entry| Moment::parse_id(entry.id()));
         // After the last second of the calendar there is none to be had; then it is the present one.
-        let mut id = taken.filter(|taken| *taken >= self.now).and_then(Moment::next).unwrap_or(self.now);
+        let mut id =
+            taken.filter(|taken| *taken >= self.now).and_then(Moment::next_second).unwrap_or(self.now);
         let mut entries = Vec::new();
         for draft in &self.drafts {
             entries.push(self.entry(draft, id));
-            id = id.next().unwrap_or(id);
+            id = id.next_second().unwrap_or(id);
         }
         entries
     }

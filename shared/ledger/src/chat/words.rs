@@ -1,6 +1,7 @@
 //! The words that the grammar knows, and numbers and days as people write them.
 
-use crate::calendar::number;
+use std::str::FromStr;
+
 use crate::currency;
 use crate::{Date, Decimal, Field, Moment, Reason};
 
@@ -102,14 +103,12 @@ pub(super) fn day(word: &str, today: Date) -> Option<Result<Date, Reason>> {
     if let Some((_, ago)) = DAYS.iter().find(|(name, _)| *name == word) {
         return Some(today.days_ago(*ago).ok_or("不存在"));
     }
-    let parts: Vec<&str> = word.split(['/', '-']).collect();
-    let part = |n: usize, longest: usize| parts.get(n).filter(|p| p.len() <= longest).map(|p| p.as_bytes());
-    let date = match parts.len() {
-        3 if parts[0].len() == 4 => {
-            Date::new(number(part(0, 4)?)?, number(part(1, 2)?)?, number(part(2, 2)?)?)
+    let date = match word.split(['/', '-']).collect::<Vec<_>>()[..] {
+        [year, month, day] if year.len() == 4 => {
+            Date::new(number(year, 4)?, number(month, 2)?, number(day, 2)?)
         }
-        2 if word.contains('/') => {
-            let (month, day) = (number(part(0, 2)?)?, number(part(1, 2)?)?);
+        [month, day] if word.contains('/') => {
+            let (month, day) = (number(month, 2)?, number(day, 2)?);
             // The latest such day that is not to come: in January, 12/31 is last year's.
             let last = |year| Date::new(year, month, day).filter(|date| *date <= today);
             (0..=8).find_map(|ago| last(today.year().checked_sub(ago)?))
@@ -117,6 +116,12 @@ pub(super) fn day(word: &str, today: Date) -> Option<Result<Date, Reason>> {
         _ => return None,
     };
     Some(date.ok_or("不存在"))
+}
+
+/// A number of at most `longest` digits and nothing else: `parse` by itself would take a sign.
+fn number<T: FromStr>(text: &str, longest: usize) -> Option<T> {
+    let plain = text.len() <= longest && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
 }
 
 /// The day that a text begins with, and the rest: `昨天計程車`.
