@@ -14,7 +14,7 @@ pub mod texts;
 
 pub use change::{Attempt, Change, Step};
 pub use condition::{IfMatch, etag};
-pub use decimal::{Decimal, MAX_FRACTION, MAX_WHOLE};
+pub use decimal::{Decimal, Total};
 pub use edit::Edit;
 pub use entry::{Entry, Invalid};
 pub use failure::Failure;
