@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_bus::{Bus, Event, Published};
-use onetap_ledger::{Attempt, Change, Edit, Entry, Slot};
+use onetap_ledger::{Attempt, Change, Entry, Patch, Slot};
 use onetap_store::config::Variables;
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::lease::{Acquire, Release};
@@ -115,8 +115,8 @@ impl Ours {
     async fn edit(&self, id: &str, n: usize) -> Result<()> {
         let body: &[u8] =
             if n.is_multiple_of(2) { r#"{"原幣金額":150}"# } else { r#"{"原幣金額":120}"# }.as_bytes();
-        let edit = Edit::from_body(body).map_err(|_| wrong("the edit"))?;
-        let attempt = Attempt::new(Change::Edit(edit), None);
+        let patch = Patch::from_body(body).map_err(|_| wrong("the edit"))?;
+        let attempt = Attempt::new(Change::Edit(patch), None);
         onetap_ledger::run(&self.store, &slot(id)?, &attempt).await.map_err(|_| wrong("an edit"))?;
         Ok(())
     }

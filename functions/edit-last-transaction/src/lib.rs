@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
-use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Slot, Step, etag, run, texts};
+use onetap_ledger::{Attempt, Change, Entry, Failure, Patch, Slot, Step, etag, run, texts};
 use onetap_store::config::{ConfigError, Variables};
 use onetap_store::idem::Idempotency;
 use onetap_store::{Store, open};
@@ -91,8 +91,8 @@ impl EditLastTransaction {
                 Ok(entry) => self.change(request, &slot, Change::Put(entry), recorded).await,
                 Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
             },
-            Method::PATCH => match Edit::from_body(body) {
-                Ok(edit) => self.change(request, &slot, Change::Edit(edit), edited).await,
+            Method::PATCH => match Patch::from_body(body) {
+                Ok(patch) => self.change(request, &slot, Change::Edit(patch), edited).await,
                 Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
             },
             Method::DELETE => {

@@ -8,7 +8,7 @@ use onetap_store::{Batch, Expect};
 use tokio::time::Instant;
 
 use crate::chat::Note;
-use crate::{Edit, Entry, Failure, IfMatch, Slot, etag};
+use crate::{Entry, Failure, IfMatch, Patch, Slot, etag};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub enum Change {
     /// What was said in the chat becomes the last transaction, under an id later than that of the one before.
     Note(Note),
     /// The last transaction gets these fields.
-    Edit(Edit),
+    Edit(Patch),
     /// The last transaction goes.
     Delete,
 }
@@ -181,7 +181,7 @@ mod tests {
     use crate::testing::{DINNER, LUNCH};
 
     fn edit(body: &str) -> Change {
-        Change::Edit(Edit::from_body(body.as_bytes()).unwrap())
+        Change::Edit(Patch::from_body(body.as_bytes()).unwrap())
     }
 
     fn attempt(change: Change, if_match: Option<&str>) -> Attempt {

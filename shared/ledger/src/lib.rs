@@ -2,24 +2,24 @@
 
 mod change;
 pub mod chat;
-mod condition;
 pub mod currency;
 mod decimal;
-mod edit;
 mod entry;
 mod failure;
 mod field;
+mod if_match;
+mod patch;
 mod swap;
 pub mod texts;
 
 pub use change::{Attempt, Change, Step};
-pub use condition::{IfMatch, etag};
 pub use decimal::{Decimal, Total};
-pub use edit::Edit;
 pub use entry::{Entry, Invalid};
 pub use failure::Failure;
 pub use field::{Field, Reason};
+pub use if_match::{IfMatch, etag};
 pub use onetap_calendar::{Date, Moment};
+pub use patch::Patch;
 pub use swap::{Slot, next, run};
 
 #[cfg(test)]
