@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onetap_bus::{Bus, Event, Published};
 use onetap_config::Variables;
-use onetap_ledger::{Attempt, Change, Edit, Entry, Slot};
+use onetap_ledger::{Attempt, Change, Entry, Patch, Slot};
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::lease::{Acquire, Release};
 use onetap_store::{Batch, Commit, Expect, Key, Lease, Store, open};
@@ -111,8 +111,8 @@ impl Ours {
     async fn edit(&self, id: &str, n: usize) -> Result<()> {
         let body: &[u8] =
             if n.is_multiple_of(2) { r#"{"原幣金額":150}"# } else { r#"{"原幣金額":120}"# }.as_bytes();
-        let edit = Edit::from_body(body).map_err(|_| wrong("the edit"))?;
-        self.change(Change::Edit(edit), id).await
+        let patch = Patch::from_body(body).map_err(|_| wrong("the edit"))?;
+        self.change(Change::Edit(patch), id).await
     }
 
     async fn change(&self, change: Change, id: &str) -> Result<()> {

@@ -361,7 +361,7 @@ async fn nothing_that_was_read_from_a_request_shows_its_words() {
     hides(onetap_line::Delivery::parse(b"PLANTED").unwrap_err());
     hides(onetap_ledger::Entry::from_body(entry().as_bytes()).unwrap());
     hides(onetap_ledger::Entry::from_body(br#"{"PLANTED":1}"#).unwrap_err());
-    hides(onetap_ledger::Edit::from_body(r#"{"附註":"PLANTED"}"#.as_bytes()).unwrap());
+    hides(onetap_ledger::Patch::from_body(r#"{"附註":"PLANTED"}"#.as_bytes()).unwrap());
     hides(onetap_ledger::IfMatch::parse("PLANTED"));
     hides(onetap_ledger::Slot::new("U-PLANTED", Duration::from_secs(1)).unwrap());
     hides(Job::new("scan", "PLANTED-job").unwrap());

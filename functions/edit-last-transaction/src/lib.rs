@@ -11,9 +11,9 @@ use std::sync::Arc;
 use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
 use onetap_config::{ConfigError, Variables};
-use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Slot, Step, etag, texts};
+use onetap_ledger::{Attempt, Change, Entry, Failure, Patch, Slot, Step, etag, texts};
 use onetap_store::idem::Idempotency;
-use onetap_store::{Batch, Edit as StoreEdit, Store, Values, open};
+use onetap_store::{Batch, Edit, Store, Values, open};
 use tokio::time::Instant;
 
 pub use answer::Answer;
@@ -91,8 +91,8 @@ impl EditLastTransaction {
                 Ok(entry) => self.change(request, &slot, Change::Put(entry), recorded).await,
                 Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
             },
-            Method::PATCH => match Edit::from_body(body) {
-                Ok(edit) => self.change(request, &slot, Change::Edit(edit), edited).await,
+            Method::PATCH => match Patch::from_body(body) {
+                Ok(patch) => self.change(request, &slot, Change::Edit(patch), edited).await,
                 Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
             },
             Method::DELETE => {
@@ -108,7 +108,7 @@ impl EditLastTransaction {
 
     async fn read(&self, slot: &Slot, deadline: Option<Instant>) -> Answer {
         let read = |there: &Values| Ok((Batch::new(), there.get(slot.key()).map(str::to_owned)));
-        let edit = StoreEdit::of(slot.key()).deadline(deadline);
+        let edit = Edit::of(slot.key()).deadline(deadline);
         match edit.apply(&*self.store, read).await.map_err(Failure::from) {
             Ok(Some(stored)) if Entry::read(&stored).is_some() => {
                 Success { status: 200, etag: Some(etag(&stored)), body: stored }.into()

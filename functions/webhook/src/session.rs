@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use onetap_ledger::Moment;
 use onetap_store::{Answers, Error, Key, Round};
-use onetap_weather::Taipei;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Webhook;
@@ -11,14 +11,14 @@ use crate::Webhook;
 /// What all events of a delivery share.
 pub(crate) struct Session<'a> {
     pub(crate) webhook: &'a Webhook,
-    pub(crate) now: Taipei,
+    pub(crate) now: Moment,
     pub(crate) deadline: Instant,
     store_is_up: AtomicBool,
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(webhook: &'a Webhook, deadline: Instant) -> Session<'a> {
-        Session { webhook, now: Taipei::now(), deadline, store_is_up: AtomicBool::new(true) }
+        Session { webhook, now: Moment::now(), deadline, store_is_up: AtomicBool::new(true) }
     }
 
     /// The deadline of everything that comes before a reply, which needs its own time.

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use onetap_store::{Batch, Edit as StoreEdit, Expect, Values};
+use onetap_store::{Batch, Edit, Expect, Values};
 
 use crate::chat::Note;
-use crate::{Edit, Entry, Failure, IfMatch, Slot, etag};
+use crate::{Entry, Failure, IfMatch, Patch, Slot, etag};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub enum Change {
     /// What was said in the chat becomes the last transaction, under an id later than that of the one before.
     Note(Note),
     /// The last transaction gets these fields.
-    Edit(Edit),
+    Edit(Patch),
     /// The last transaction goes.
     Delete,
 }
@@ -52,8 +52,8 @@ impl Attempt {
     }
 
     /// The edit of the store that makes the change, with [`write`](Attempt::write) as its step.
-    pub fn edit(&self, slot: &Slot) -> StoreEdit<'static> {
-        let edit = StoreEdit::of(slot.key());
+    pub fn edit(&self, slot: &Slot) -> Edit<'static> {
+        let edit = Edit::of(slot.key());
         // A note has a new id each time it is taken; fields, a whole entry and a deletion can be written twice.
         let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.repeatable() };
         if self.reads_first() { edit } else { edit.guessing_absent() }
@@ -77,8 +77,8 @@ impl Attempt {
         let (entries, made) = match (&self.change, &base) {
             (Change::Put(entry), _) => over(there, vec![entry.clone()]),
             (Change::Note(note), _) => over(there, note.entries(base.as_ref())),
-            (Change::Edit(edit), Some(base)) => {
-                let edited = edit.apply(base);
+            (Change::Edit(patch), Some(base)) => {
+                let edited = patch.apply(base);
                 // What stands there already was made by this edit, as far as anybody can tell.
                 let made = edited.as_ref().is_ok_and(|edited| edited == base);
                 self.permit(there, Some(base), made)?;
@@ -187,7 +187,7 @@ mod tests {
     use crate::testing::{DINNER, LUNCH};
 
     fn edit(body: &str) -> Change {
-        Change::Edit(Edit::from_body(body.as_bytes()).unwrap())
+        Change::Edit(Patch::from_body(body.as_bytes()).unwrap())
     }
 
     fn attempt(change: Change, if_match: Option<&str>) -> Attempt {

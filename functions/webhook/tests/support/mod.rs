@@ -18,7 +18,7 @@ pub use onetap_servers::{Backend, Environment};
 use onetap_store::lease::unique_token;
 use onetap_store::testing::Gate;
 use onetap_store::{Memory, Store, open};
-use onetap_weather::{Error, Forecast, Place, Provider, Sample, Taipei};
+use onetap_weather::{Error, Forecast, Moment, Place, Provider, Sample};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use webhook::{Config, Times, Webhook};
@@ -69,7 +69,7 @@ impl Provider for Weather {
         if self.fails.load(Ordering::SeqCst) {
             return Err(Error::Unavailable);
         }
-        Ok(Sample::at(place, Taipei::now()))
+        Ok(Sample::at(place, Moment::now()))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Field, IfMatch, Slot, Step, etag};
+use onetap_ledger::{Attempt, Change, Entry, Failure, Field, IfMatch, Patch, Slot, Step, etag};
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Batch, Expect, Memory, Store, forward};
 
@@ -17,7 +17,7 @@ fn slot() -> Slot {
 }
 
 fn edit(body: &str) -> Change {
-    Change::Edit(Edit::from_body(body.as_bytes()).unwrap())
+    Change::Edit(Patch::from_body(body.as_bytes()).unwrap())
 }
 
 fn once(change: Change) -> Attempt {
