@@ -1,7 +1,6 @@
 //! A runner to talk to: in this process, or the program itself.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its part")]
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -94,10 +93,7 @@ pub fn text(text: &str) -> Value {
 
 /// The program, with an environment of nothing but these variables.
 pub fn program(variables: &[(&str, String)]) -> Command {
-    let tests = std::env::current_exe().unwrap();
-    let example = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples/onetap");
-    assert!(example.exists(), "the example `onetap`: built with all tests, or by `cargo build --examples`");
-    let mut command = Command::new::<PathBuf>(example);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onetap"));
     command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
     command
 }
