@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use onetap_local::Local;
 use onetap_local::arguments::Options;
-use onetap_local::client::{Answer, Client, Events};
+use onetap_local::client::{Client, Events, Response};
 use onetap_store::config::Variables;
 use serde_json::{Value, json};
 
@@ -39,10 +39,10 @@ impl Runner {
     }
 
     pub fn secret(&self, name: &str) -> String {
-        self.local.made().iter().find(|made| made.name == name).unwrap().value.clone()
+        self.local.generated().iter().find(|one| one.name == name).unwrap().value.clone()
     }
 
-    pub async fn call(&self, method: Method, path: &str, body: &str) -> Answer {
+    pub async fn call(&self, method: Method, path: &str, body: &str) -> Response {
         self.client
             .call(method, path, &[("content-type", "application/json")], body.to_owned())
             .await
