@@ -96,7 +96,9 @@ impl Runner {
             weather: WeatherSetting { delay_ms },
         };
         let view = Arc::new(View::new(settings));
-        let observed = ObservedStore::new(onetap_store::open(&store_config)?, Arc::clone(&view));
+        let store =
+            onetap_store::open(&store_config).map_err(|error| explain(error, &store_config.backend))?;
+        let observed = ObservedStore::new(store, Arc::clone(&view));
         let outage = Arc::new(OutageStore::new(Arc::new(observed)));
         let store = || Arc::clone(&outage) as Arc<dyn Store>;
 
@@ -152,6 +154,16 @@ impl Runner {
     }
 }
 
+/// Says what to type where the store is not in this build. Any table opens where DynamoDB is: the store connects later.
+fn explain(error: ConfigError, backend: &Backend) -> ConfigError {
+    match backend {
+        Backend::DynamoDb { .. } => {
+            ConfigError::new("STORE", "`dynamodb` is not in this build: type `cargo local-dynamodb`")
+        }
+        _ => error,
+    }
+}
+
 fn backend_name(backend: &Backend) -> &'static str {
     match backend {
         Backend::Memory => "memory",
@@ -159,5 +171,28 @@ fn backend_name(backend: &Backend) -> &'static str {
         Backend::Redis { .. } => "redis",
         Backend::DynamoDb { .. } => "dynamodb",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onetap_store::Config;
+
+    use super::*;
+
+    #[test]
+    fn a_build_without_dynamodb_says_what_to_type() {
+        let set = [("STORE", "dynamodb"), ("DYNAMODB_TABLE", "onetap"), ("AWS_REGION", "us-east-1")];
+        let credentials = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
+        let lookup = |name: &str| {
+            set.iter().chain(&credentials).find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned())
+        };
+        let backend = Config::from_lookup(lookup).unwrap().backend;
+        let error =
+            explain(ConfigError::new("STORE", "names a backend that this build leaves out"), &backend);
+        assert_eq!(error.to_string(), "STORE: `dynamodb` is not in this build: type `cargo local-dynamodb`");
+        let aliases = include_str!("../../.cargo/config.toml");
+        let alias = "local-dynamodb = \"run --package onetap-local --features dynamodb --\"\n";
+        assert!(aliases.contains(alias), "{aliases}");
     }
 }
