@@ -321,7 +321,7 @@ async fn the_runner_bears_64_clients_and_sheds_what_is_too_many() {
     cost.assert_within(RUNNER_MAY_GROW, "the runner");
 
     // Streams stay: twice as many as it has places for.
-    let (places, listeners, start) = (onetap_local::PLACES, Listeners::default(), Instant::now());
+    let (places, listeners, start) = (onetap_local::MAX_REQUESTS, Listeners::default(), Instant::now());
     let listen = async |n: usize| {
         let job = format!("nobody-{n}");
         let path = format!("/jobs/{job}/events?domain=scan&token={}", token(&job));
