@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, Write};
+use onetap_store::{Batch, Commit, Error, Store, Write, forward};
 use tokio::sync::Notify;
 
 use crate::queue::JobQueue;
@@ -57,14 +57,6 @@ impl CrashingStore {
 
 #[async_trait]
 impl Store for CrashingStore {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.store.get(key).await
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        self.store.commit(batch).await
-    }
-
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
         if self.armed.swap(false, Ordering::SeqCst) {
             let half = batches.len().div_ceil(2);
@@ -75,15 +67,5 @@ impl Store for CrashingStore {
         self.commit_and_report(batches).await
     }
 
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.store.read(log, after, limit).await
-    }
-
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.store.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: get, commit, read, watch, max_value);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use onetap_store::{Batch, Commit, Error, Store, forward};
 
 use crate::clock::now_ms;
 use crate::view::View;
@@ -35,10 +35,6 @@ impl ObservedStore {
 
 #[async_trait]
 impl Store for ObservedStore {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.store.get(key).await
-    }
-
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         let sent = now_ms();
         let commit = self.store.commit(batch).await;
@@ -55,15 +51,5 @@ impl Store for ObservedStore {
         commits
     }
 
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.store.read(log, after, limit).await
-    }
-
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.store.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: get, read, watch, max_value);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
 use tokio::sync::watch;
 
 /// Another store, with an outage on demand. An outage also ends the open subscriptions, as a server that stops does.
@@ -64,7 +64,5 @@ impl Store for OutageStore {
         Ok(self.store.watch(channel).await?.take_until(Box::pin(taken_down)).boxed())
     }
 
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: max_value);
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use onetap_bus::Job;
 use onetap_store::{
-    Batch, BoxStream, Channel, Commit, Error, Key, Log, Memory, Position, Record, Store, Write,
+    Batch, BoxStream, Channel, Commit, Error, Key, Log, Memory, Position, Record, Store, Write, forward,
 };
 
 /// The names that were used, whatever for. Names of test data: `Debug` may show them.
@@ -125,7 +125,5 @@ impl Store for Recording {
         self.store.watch(channel).await
     }
 
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: max_value);
 }

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
 use onetap_weather::{Forecast, Place, Provider};
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
@@ -171,9 +171,7 @@ impl Store for GatedStore {
         self.gate.pass("watch", self.store.watch(channel)).await
     }
 
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: max_value);
 }
 
 /// A weather service behind a gate.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use onetap_store::{Batch, Commit, Error, Key, Log, Position, Record, Store, forward};
 
 use super::event::{Call, Change, Layer};
 use super::journal::{Journal, Ticket};
@@ -59,11 +59,5 @@ impl Store for Recorder {
         answer
     }
 
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.store.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: watch, max_value);
 }

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onetap_store::{
-    Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Position, Record, Store, Ttl, Value, Write,
-};
+use onetap_store::{Batch, Commit, Error, Expect, Key, Store, Ttl, Value, Write, forward};
 
 /// The fence that is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,15 +249,5 @@ impl Store for Sabotage {
         answers
     }
 
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.store.read(log, after, limit).await
-    }
-
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.store.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: read, watch, max_value);
 }

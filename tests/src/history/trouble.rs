@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use onetap_store::{Batch, Commit, Error, Key, Log, Position, Record, Store, forward};
 use tokio::time::sleep;
 
 use super::journal::Journal;
@@ -116,11 +116,5 @@ impl Store for Trouble {
         self.meet(async move { store.read(&log, after, limit).await }).await
     }
 
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.store.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: watch, max_value);
 }

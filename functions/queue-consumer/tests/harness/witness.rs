@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, Write};
+use onetap_store::{Batch, Commit, Error, Store, Write, forward};
 use tokio::task::JoinHandle;
 
 use crate::support::World;
@@ -36,10 +36,6 @@ impl Witness {
 
 #[async_trait]
 impl Store for Witness {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.store.get(key).await
-    }
-
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         let answer = self.store.commit(batch).await;
         self.saw(batch, &answer);
@@ -52,17 +48,7 @@ impl Store for Witness {
         answers
     }
 
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.store.read(log, after, limit).await
-    }
-
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.store.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: get, read, watch, max_value);
 }
 
 /// A subscriber of another program's, to every channel of a domain.

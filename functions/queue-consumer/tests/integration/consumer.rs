@@ -12,7 +12,7 @@ use harness::{batch, failed, later, received};
 use onetap_servers::{Dynamo, Proxy, Redis, Upstash, create_table, dynamo};
 use onetap_sqs::{Queue, SqsEvent, poll};
 use onetap_store::testing::{Fault, Faulty};
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, Write};
+use onetap_store::{Batch, Commit, Error, Store, Write, forward};
 use queue_consumer::QueueConsumer;
 use support::stores::PATIENT;
 use support::{World, event_text, on_every_backend, stores};
@@ -50,10 +50,6 @@ impl Brittle {
 
 #[async_trait]
 impl Store for Brittle {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.0.get(key).await
-    }
-
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         Brittle::look(std::slice::from_ref(batch));
         self.0.commit(batch).await
@@ -70,17 +66,7 @@ impl Store for Brittle {
         answers
     }
 
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.0.read(log, after, limit).await
-    }
-
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.0.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.0.max_value()
-    }
+    forward!(0: get, read, watch, max_value);
 }
 
 async fn ten_with_one_malformed_and_one_panicking_are_eight_done_and_two_failed(world: World) {

@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use onetap_bus::{Bus, Event, Follower, Resume};
 use onetap_servers::{Redis, TcpProxy};
 use onetap_store::testing::{Fault, Faulty};
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Keep, Key, Log, Position, Record, Store};
+use onetap_store::{Batch, BoxStream, Channel, Error, Keep, Position, Record, Store, forward};
 use support::{World, on_every_backend, stores};
 use tokio::time::{Instant, timeout};
 
@@ -245,22 +245,6 @@ struct Fleeting(Arc<dyn Store>, AtomicUsize);
 
 #[async_trait]
 impl Store for Fleeting {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.0.get(key).await
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        self.0.commit(batch).await
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        self.0.commit_each(batches).await
-    }
-
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.0.read(log, after, limit).await
-    }
-
     async fn watch(&self, _: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
         let fails = self.1.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         let broken = || Error::Unavailable { maybe_applied: false, reason: "broken, on purpose".into() };
@@ -275,9 +259,7 @@ impl Store for Fleeting {
         Ok(stream::unfold(0, ring).boxed())
     }
 
-    fn max_value(&self) -> usize {
-        self.0.max_value()
-    }
+    forward!(0: get, commit, commit_each, read, max_value);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@
 
 mod batches;
 mod channels;
+mod edits;
 mod leases;
 mod lives;
 mod logs;
@@ -23,6 +24,7 @@ use crate::{Batch, Channel, Commit, Error, Expect, Key, Log, Store};
 
 pub use batches::*;
 pub use channels::*;
+pub use edits::*;
 pub use leases::*;
 pub use lives::*;
 pub use logs::*;
@@ -69,6 +71,19 @@ macro_rules! promises {
             a_release_frees_only_its_own
             a_lost_lease_can_neither_commit_nor_release
             a_guard_joins_a_write_to_the_same_key
+            an_edit_takes_one_read_and_one_write
+            an_edit_that_guesses_takes_one_write_where_nothing_is_there
+            an_edit_that_loses_starts_again_from_what_the_refusal_brings
+            no_edit_is_lost_among_many_editors
+            an_edit_of_two_keys_is_applied_to_both_or_neither
+            an_edit_whose_reply_is_lost_is_unknown_unless_it_is_repeatable
+            a_repeatable_edit_is_made_again_over_what_came_after_a_lost_reply
+            an_edit_that_was_not_sent_says_so_at_once
+            a_recorded_edit_happens_once_whichever_replies_are_lost
+            a_recorded_edit_of_a_run_that_was_taken_over_writes_nothing
+            an_edit_under_a_lost_lease_writes_nothing
+            an_edit_after_its_deadline_makes_no_call
+            an_edit_whose_step_gives_up_writes_nothing
             no_increment_is_lost_among_many_workers
             one_of_a_hundred_racing_claims_wins
             any_text_comes_back_as_it_was
@@ -202,6 +217,7 @@ mod tests {
         let subjects = [
             include_str!("batches.rs"),
             include_str!("channels.rs"),
+            include_str!("edits.rs"),
             include_str!("leases.rs"),
             include_str!("lives.rs"),
             include_str!("logs.rs"),
