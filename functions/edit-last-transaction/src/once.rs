@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
-use onetap_ledger::{Attempt, Failure, Slot, Step, next};
+use onetap_ledger::{Attempt, ChangeError, Slot, Step, next};
 use onetap_store::idem::{Call, Error, Idempotency, digest};
 use onetap_store::{Store, idem};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(crate) async fn once(
     let change = |refusal: Vec<_>| async move {
         ran.store(true, Ordering::Relaxed);
         let step = next(store, slot, attempt, &refusal).await?;
-        Ok::<_, Failure>((step.batch(slot), success(&step)))
+        Ok::<_, ChangeError>((step.batch(slot), success(&step)))
     };
     match keyed.call(idem).transact(change).await {
         Ok(success) if ran.load(Ordering::Relaxed) => success.into(),
@@ -59,7 +59,7 @@ pub(crate) async fn once(
     }
 }
 
-fn refused(error: idem::Error<Success, Failure>, life: Duration) -> Answer {
+fn refused(error: idem::Error<Success, ChangeError>, life: Duration) -> Answer {
     let conflict = |message, wait| problem(StatusCode::CONFLICT, message, wait);
     match error {
         Error::Function(failure) => failed(&failure, life),
@@ -73,10 +73,12 @@ fn refused(error: idem::Error<Success, Failure>, life: Duration) -> Answer {
             conflict("相同 Idempotency-Key 的請求正在處理中，請稍後再試", Some(Duration::ZERO))
         }
         Error::NotKept => conflict("這個請求已經處理過，但結果過大而未保留", None),
-        Error::Store(onetap_store::Error::TooLarge { .. }) => failed(&Failure::TooLarge, life),
-        Error::Store(onetap_store::Error::Decode { .. }) => failed(&Failure::Broken, life),
-        Error::Store(error) | Error::Unrecorded { error, .. } => failed(&Failure::Unwritable(error), life),
+        Error::Store(onetap_store::Error::TooLarge { .. }) => failed(&ChangeError::TooLarge, life),
+        Error::Store(onetap_store::Error::Decode { .. }) => failed(&ChangeError::Broken, life),
+        Error::Store(error) | Error::Unrecorded { error, .. } => {
+            failed(&ChangeError::Unwritable(error), life)
+        }
         // No time was left to begin.
-        _ => failed(&Failure::Outrun, life),
+        _ => failed(&ChangeError::Outrun, life),
     }
 }

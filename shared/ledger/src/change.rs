@@ -8,7 +8,7 @@ use onetap_store::{Batch, Expect};
 use tokio::time::Instant;
 
 use crate::chat::Note;
-use crate::{Entry, Failure, IfMatch, Patch, Slot, etag};
+use crate::{ChangeError as Failure, Entry, IfMatch, Patch, Slot, etag};
 
 /// What is asked for.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onetap_store::{Commit, Error, Key, Mismatch, Store};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::{Attempt, Failure, Step};
+use crate::{Attempt, ChangeError as Failure, Step};
 
 /// So many swaps may be lost: each loss is somebody else's success, and among eight who never stop no one was seen to
 /// lose thirty in a row.
