@@ -2,7 +2,7 @@
 
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, Response, StatusCode};
-use onetap_ledger::{Failure, Invalid, texts};
+use onetap_ledger::{ChangeError, Invalid, texts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -63,20 +63,22 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
 }
 
 /// Why the change did not happen; wrong fields are told one by one.
-pub(crate) fn failed(failure: &Failure, life: Duration) -> Answer {
+pub(crate) fn failed(failure: &ChangeError, life: Duration) -> Answer {
     let status = match failure {
-        Failure::Missing => StatusCode::NOT_FOUND,
-        Failure::Replaced => StatusCode::CONFLICT,
-        Failure::Stale => StatusCode::PRECONDITION_FAILED,
-        Failure::Expired => StatusCode::GONE,
-        Failure::Broken => StatusCode::INTERNAL_SERVER_ERROR,
-        Failure::Invalid(Invalid::Malformed) => StatusCode::BAD_REQUEST,
-        Failure::Invalid(Invalid::Fields(_)) => StatusCode::UNPROCESSABLE_ENTITY,
-        Failure::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Failure::Unreadable(_) | Failure::Unwritable(_) | Failure::Outrun => StatusCode::SERVICE_UNAVAILABLE,
+        ChangeError::Missing => StatusCode::NOT_FOUND,
+        ChangeError::Replaced => StatusCode::CONFLICT,
+        ChangeError::Stale => StatusCode::PRECONDITION_FAILED,
+        ChangeError::Expired => StatusCode::GONE,
+        ChangeError::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        ChangeError::Invalid(Invalid::Malformed) => StatusCode::BAD_REQUEST,
+        ChangeError::Invalid(Invalid::Fields(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+        ChangeError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        ChangeError::Unreadable(_) | ChangeError::Unwritable(_) | ChangeError::Outrun => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     };
     let mut body = json!({"success": false, "message": texts::failure(failure, life)});
-    if let Failure::Invalid(Invalid::Fields(wrong)) = failure {
+    if let ChangeError::Invalid(Invalid::Fields(wrong)) = failure {
         let errors: Map<String, Value> =
             wrong.iter().map(|(name, reason)| (name.clone(), Value::from(*reason))).collect();
         body["errors"] = errors.into();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
 use onetap_config::{ConfigError, Variables};
-use onetap_ledger::{Attempt, Change, Entry, Failure, Patch, Slot, Step, etag, texts};
+use onetap_ledger::{Attempt, Change, ChangeError, Entry, Patch, Slot, Step, etag, texts};
 use onetap_store::idem::Idempotency;
 use onetap_store::{Batch, Edit, Store, Values, open};
 use tokio::time::Instant;
@@ -83,17 +83,17 @@ impl EditLastTransaction {
         };
         let body = request.body().as_ref();
         if body.len() > MAX_BODY {
-            return failed(&Failure::TooLarge, slot.life());
+            return failed(&ChangeError::TooLarge, slot.life());
         }
         match *request.method() {
             Method::GET => self.read(&slot, deadline(request)).await,
             Method::PUT => match Entry::from_body(body) {
                 Ok(entry) => self.change(request, &slot, Change::Put(entry), recorded).await,
-                Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
+                Err(invalid) => failed(&ChangeError::Invalid(invalid), slot.life()),
             },
             Method::PATCH => match Patch::from_body(body) {
                 Ok(patch) => self.change(request, &slot, Change::Edit(patch), edited).await,
-                Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
+                Err(invalid) => failed(&ChangeError::Invalid(invalid), slot.life()),
             },
             Method::DELETE => {
                 let attempt = Attempt::new(Change::Delete, if_match(request.headers()));
@@ -109,12 +109,12 @@ impl EditLastTransaction {
     async fn read(&self, slot: &Slot, deadline: Option<Instant>) -> Answer {
         let read = |there: &Values| Ok((Batch::new(), there.get(slot.key()).map(str::to_owned)));
         let edit = Edit::of(slot.key()).deadline(deadline);
-        match edit.apply(&*self.store, read).await.map_err(Failure::from) {
+        match edit.apply(&*self.store, read).await.map_err(ChangeError::from) {
             Ok(Some(stored)) if Entry::read(&stored).is_some() => {
                 Success { status: 200, etag: Some(etag(&stored)), body: stored }.into()
             }
-            Ok(Some(_)) => failed(&Failure::Broken, slot.life()),
-            Ok(None) => failed(&Failure::Missing, slot.life()),
+            Ok(Some(_)) => failed(&ChangeError::Broken, slot.life()),
+            Ok(None) => failed(&ChangeError::Missing, slot.life()),
             Err(failure) => failed(&failure, slot.life()),
         }
     }
@@ -125,7 +125,7 @@ impl EditLastTransaction {
         mut attempt: Attempt,
         slot: &Slot,
         deadline: Option<Instant>,
-    ) -> Result<Step, Failure> {
+    ) -> Result<Step, ChangeError> {
         let edit = attempt.edit(slot).deadline(deadline);
         Ok(edit.apply(&*self.store, |there| attempt.write(slot, there)).await?)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use onetap_ledger::{Attempt, Failure, Slot, Step};
+use onetap_ledger::{Attempt, ChangeError, Slot, Step};
 use onetap_store::edit;
 use onetap_store::idem::{Call, Error, Idempotency, digest};
 use tokio::time::Instant;
@@ -55,7 +55,7 @@ pub(crate) async fn once(
     }
 }
 
-fn refused(error: Error<Success, edit::Error<Failure>>, life: Duration) -> Answer {
+fn refused(error: Error<Success, edit::Error<ChangeError>>, life: Duration) -> Answer {
     let conflict = |message, wait| problem(StatusCode::CONFLICT, message, wait);
     match error {
         Error::Function(error) => failed(&error.into(), life),
@@ -69,10 +69,12 @@ fn refused(error: Error<Success, edit::Error<Failure>>, life: Duration) -> Answe
             conflict("相同 Idempotency-Key 的請求正在處理中，請稍後再試", Some(Duration::ZERO))
         }
         Error::NotKept => conflict("這個請求已經處理過，但結果過大而未保留", None),
-        Error::Store(onetap_store::Error::TooLarge { .. }) => failed(&Failure::TooLarge, life),
-        Error::Store(onetap_store::Error::Decode { .. }) => failed(&Failure::Broken, life),
-        Error::Store(error) | Error::Unrecorded { error, .. } => failed(&Failure::Unwritable(error), life),
+        Error::Store(onetap_store::Error::TooLarge { .. }) => failed(&ChangeError::TooLarge, life),
+        Error::Store(onetap_store::Error::Decode { .. }) => failed(&ChangeError::Broken, life),
+        Error::Store(error) | Error::Unrecorded { error, .. } => {
+            failed(&ChangeError::Unwritable(error), life)
+        }
         // No time was left to begin.
-        _ => failed(&Failure::Outrun, life),
+        _ => failed(&ChangeError::Outrun, life),
     }
 }

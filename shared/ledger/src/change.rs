@@ -5,7 +5,7 @@ use std::fmt;
 use onetap_store::{Batch, Edit, Expect, Values};
 
 use crate::chat::Note;
-use crate::{Entry, Failure, IfMatch, Patch, Slot, etag};
+use crate::{ChangeError, Entry, IfMatch, Patch, Slot, etag};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Attempt {
     }
 
     /// What to write over the values that are there, and what then is the last transaction.
-    pub fn write(&mut self, slot: &Slot, there: &Values) -> Result<(Batch, Step), Failure> {
+    pub fn write(&mut self, slot: &Slot, there: &Values) -> Result<(Batch, Step), ChangeError> {
         let step = self.step(there.get(slot.key()))?;
         Ok((step.batch(slot), step))
     }
@@ -72,7 +72,7 @@ impl Attempt {
     }
 
     /// What to write where the store holds `there`, or why nothing may be.
-    pub fn step(&mut self, there: Option<&str>) -> Result<Step, Failure> {
+    pub fn step(&mut self, there: Option<&str>) -> Result<Step, ChangeError> {
         let base = self.base(there)?;
         let (entries, made) = match (&self.change, &base) {
             (Change::Put(entry), _) => over(there, vec![entry.clone()]),
@@ -82,17 +82,17 @@ impl Attempt {
                 // What stands there already was made by this edit, as far as anybody can tell.
                 let made = edited.as_ref().is_ok_and(|edited| edited == base);
                 self.permit(there, Some(base), made)?;
-                (vec![edited.map_err(Failure::Invalid)?], made)
+                (vec![edited.map_err(ChangeError::Invalid)?], made)
             }
             (Change::Delete, Some(_)) => (Vec::new(), false),
-            (Change::Edit(_) | Change::Delete, None) => return Err(Failure::Missing),
+            (Change::Edit(_) | Change::Delete, None) => return Err(ChangeError::Missing),
         };
         self.permit(there, base.as_ref(), made)?;
         Ok(Step { before: there.map(str::to_owned), entries })
     }
 
     /// The transaction that is there. If it is to be edited or deleted, it must be the one that was there first.
-    fn base(&mut self, there: Option<&str>) -> Result<Option<Entry>, Failure> {
+    fn base(&mut self, there: Option<&str>) -> Result<Option<Entry>, ChangeError> {
         let base = there.and_then(Entry::read);
         if matches!(self.change, Change::Put(_) | Change::Note(_)) {
             return Ok(base);
@@ -100,23 +100,23 @@ impl Attempt {
         match (there, base) {
             // To a deletion, gone is gone.
             (None, _) if self.target.is_some() && !matches!(self.change, Change::Delete) => {
-                Err(Failure::Expired)
+                Err(ChangeError::Expired)
             }
-            (None, _) => Err(Failure::Missing),
-            (Some(_), None) => Err(Failure::Broken),
+            (None, _) => Err(ChangeError::Missing),
+            (Some(_), None) => Err(ChangeError::Broken),
             (Some(_), Some(base)) if self.target.get_or_insert_with(|| base.id().to_owned()) == base.id() => {
                 Ok(Some(base))
             }
-            _ if self.condition.is_some() => Err(Failure::Stale),
-            _ => Err(Failure::Replaced),
+            _ if self.condition.is_some() => Err(ChangeError::Stale),
+            _ => Err(ChangeError::Replaced),
         }
     }
 
     /// Judges the condition; `made` says that what is there is what this change would make.
-    fn permit(&self, there: Option<&str>, base: Option<&Entry>, made: bool) -> Result<(), Failure> {
+    fn permit(&self, there: Option<&str>, base: Option<&Entry>, made: bool) -> Result<(), ChangeError> {
         let Some(condition) = &self.condition else { return Ok(()) };
         let holds = there.is_some_and(|there| condition.holds(there, base.map(Entry::id)));
-        if holds || made && condition.names_a_value() { Ok(()) } else { Err(Failure::Stale) }
+        if holds || made && condition.names_a_value() { Ok(()) } else { Err(ChangeError::Stale) }
     }
 }
 
@@ -201,24 +201,24 @@ mod tests {
     #[test]
     fn an_edit_stays_with_the_transaction_it_first_met() {
         let mut attempt = attempt(edit(r#"{"品項":"宵夜"}"#), None);
-        assert_eq!(attempt.step(None), Err(Failure::Missing));
+        assert_eq!(attempt.step(None), Err(ChangeError::Missing));
         attempt.step(Some(LUNCH)).unwrap();
         let winner = LUNCH.replace("飲食", "教育");
         assert_eq!(
             attempt.step(Some(&winner)).unwrap().entry().unwrap().to_json(),
             winner.replace("午餐", "宵夜")
         );
-        assert_eq!(attempt.step(Some(DINNER)), Err(Failure::Replaced));
-        assert_eq!(attempt.step(None), Err(Failure::Expired));
-        assert_eq!(attempt.step(Some("broken")), Err(Failure::Broken));
+        assert_eq!(attempt.step(Some(DINNER)), Err(ChangeError::Replaced));
+        assert_eq!(attempt.step(None), Err(ChangeError::Expired));
+        assert_eq!(attempt.step(Some("broken")), Err(ChangeError::Broken));
     }
 
     #[test]
     fn a_condition_is_judged_on_every_value() {
         let mut attempt = attempt(edit(r#"{"品項":"宵夜"}"#), Some(&etag(LUNCH)));
         attempt.step(Some(LUNCH)).unwrap();
-        assert_eq!(attempt.step(Some(&LUNCH.replace("飲食", "教育"))), Err(Failure::Stale));
-        assert_eq!(attempt.step(Some(DINNER)), Err(Failure::Stale));
+        assert_eq!(attempt.step(Some(&LUNCH.replace("飲食", "教育"))), Err(ChangeError::Stale));
+        assert_eq!(attempt.step(Some(DINNER)), Err(ChangeError::Stale));
         // What it would make is there: it, or its like, has landed.
         attempt.step(Some(&LUNCH.replace("午餐", "宵夜"))).unwrap();
     }
@@ -228,11 +228,11 @@ mod tests {
         let named = || attempt(edit(r#"{"品項":"晚餐"}"#), Some("20251129-143000"));
         named().step(Some(&LUNCH.replace("飲食", "教育"))).unwrap();
         // Even where the edit would change nothing: it was meant for another.
-        assert_eq!(named().step(Some(DINNER)), Err(Failure::Stale));
-        assert_eq!(named().step(None), Err(Failure::Missing));
+        assert_eq!(named().step(Some(DINNER)), Err(ChangeError::Stale));
+        assert_eq!(named().step(None), Err(ChangeError::Missing));
         let mut any = attempt(edit(r#"{"品項":"晚餐"}"#), Some("*"));
         any.step(Some(LUNCH)).unwrap();
-        assert_eq!(any.step(Some(DINNER)), Err(Failure::Stale));
+        assert_eq!(any.step(Some(DINNER)), Err(ChangeError::Stale));
     }
 
     #[test]
@@ -244,18 +244,18 @@ mod tests {
         let conditional = || attempt(put(LUNCH), Some(&etag("broken")));
         conditional().step(Some("broken")).unwrap();
         conditional().step(Some(LUNCH)).unwrap();
-        assert_eq!(conditional().step(None), Err(Failure::Stale));
-        assert_eq!(conditional().step(Some(DINNER)), Err(Failure::Stale));
+        assert_eq!(conditional().step(None), Err(ChangeError::Stale));
+        assert_eq!(conditional().step(Some(DINNER)), Err(ChangeError::Stale));
     }
 
     #[test]
     fn what_is_deleted_is_what_was_met() {
         let mut attempt = attempt(Change::Delete, None);
-        assert_eq!(attempt.step(None), Err(Failure::Missing));
+        assert_eq!(attempt.step(None), Err(ChangeError::Missing));
         assert_eq!(attempt.step(Some(LUNCH)).unwrap().entry(), None);
-        assert_eq!(attempt.step(Some(DINNER)), Err(Failure::Replaced));
-        assert_eq!(attempt.step(None), Err(Failure::Missing));
-        assert_eq!(attempt.step(Some("{}")), Err(Failure::Broken));
+        assert_eq!(attempt.step(Some(DINNER)), Err(ChangeError::Replaced));
+        assert_eq!(attempt.step(None), Err(ChangeError::Missing));
+        assert_eq!(attempt.step(Some("{}")), Err(ChangeError::Broken));
     }
 
     #[test]

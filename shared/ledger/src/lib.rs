@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 
 mod change;
+mod change_error;
 pub mod chat;
 pub mod currency;
 mod decimal;
 mod entry;
-mod failure;
 mod field;
 mod if_match;
 mod patch;
@@ -13,9 +13,9 @@ mod slot;
 pub mod texts;
 
 pub use change::{Attempt, Change, Step};
+pub use change_error::ChangeError;
 pub use decimal::{Decimal, Total};
 pub use entry::{Entry, Invalid};
-pub use failure::Failure;
 pub use field::{Field, Reason};
 pub use if_match::{IfMatch, etag};
 pub use onetap_calendar::{Date, Moment};

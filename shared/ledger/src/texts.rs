@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Entry, Failure, Field, Invalid, Patch, Reason, Step};
+use crate::{ChangeError, Entry, Field, Invalid, Patch, Reason, Step};
 
 /// After an edit.
 pub const EDITED: &str = "修改成功";
@@ -14,20 +14,20 @@ pub const INCOMPLETE: &str = "缺少欄位名稱或新值";
 pub const ONE_AT_A_TIME: &str = "一次只允許更新一個欄位";
 
 /// Why a change was not made, where transactions live for `life`.
-pub fn failure(failure: &Failure, life: Duration) -> String {
+pub fn failure(failure: &ChangeError, life: Duration) -> String {
     match failure {
-        Failure::Missing => format!("目前沒有可修改的交易記錄（交易記錄會在 {}後自動清除）", span(life)),
-        Failure::Replaced | Failure::Stale => "交易已變更，請重新操作".to_owned(),
-        Failure::Expired => format!("交易已過期（{}限制）", span(life)),
-        Failure::Broken => "資料格式錯誤，請重新記帳".to_owned(),
-        Failure::Invalid(Invalid::Malformed) => "內容必須是 JSON 物件".to_owned(),
-        Failure::Invalid(Invalid::Fields(wrong)) if wrong.is_empty() => "沒有要修改的欄位".to_owned(),
-        Failure::Invalid(Invalid::Fields(wrong)) => {
+        ChangeError::Missing => format!("目前沒有可修改的交易記錄（交易記錄會在 {}後自動清除）", span(life)),
+        ChangeError::Replaced | ChangeError::Stale => "交易已變更，請重新操作".to_owned(),
+        ChangeError::Expired => format!("交易已過期（{}限制）", span(life)),
+        ChangeError::Broken => "資料格式錯誤，請重新記帳".to_owned(),
+        ChangeError::Invalid(Invalid::Malformed) => "內容必須是 JSON 物件".to_owned(),
+        ChangeError::Invalid(Invalid::Fields(wrong)) if wrong.is_empty() => "沒有要修改的欄位".to_owned(),
+        ChangeError::Invalid(Invalid::Fields(wrong)) => {
             wrong.iter().map(|(name, reason)| wrong_field(name, reason)).collect::<Vec<_>>().join("；")
         }
-        Failure::TooLarge => "內容過大".to_owned(),
-        Failure::Unreadable(_) => "系統暫時無法讀取交易記錄，請稍後再試".to_owned(),
-        Failure::Unwritable(_) | Failure::Outrun => "系統暫時無法儲存變更，請稍後再試".to_owned(),
+        ChangeError::TooLarge => "內容過大".to_owned(),
+        ChangeError::Unreadable(_) => "系統暫時無法讀取交易記錄，請稍後再試".to_owned(),
+        ChangeError::Unwritable(_) | ChangeError::Outrun => "系統暫時無法儲存變更，請稍後再試".to_owned(),
     }
 }
 
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn the_hour_follows_the_life_of_a_transaction() {
-        let missing = failure(&Failure::Missing, HOUR);
+        let missing = failure(&ChangeError::Missing, HOUR);
         assert_eq!(missing, "目前沒有可修改的交易記錄（交易記錄會在 1 小時後自動清除）");
-        assert_eq!(failure(&Failure::Expired, HOUR), "交易已過期（1 小時限制）");
+        assert_eq!(failure(&ChangeError::Expired, HOUR), "交易已過期（1 小時限制）");
         for (seconds, text) in
             [(7200, "2 小時"), (1800, "30 分鐘"), (5400, "90 分鐘"), (45, "45 秒"), (61, "61 秒")]
         {
@@ -102,7 +102,10 @@ mod tests {
     fn every_wrong_field_is_told_with_its_reason() {
         let wrong = [("原幣金額", "不可為負數"), ("品項", "缺少"), ("交易ID", "不可修改")];
         let wrong = Invalid::Fields(wrong.map(|(name, reason)| (name.to_owned(), reason)).into());
-        assert_eq!(failure(&Failure::Invalid(wrong), HOUR), "原幣金額不可為負數；缺少品項；交易ID 不可修改");
+        assert_eq!(
+            failure(&ChangeError::Invalid(wrong), HOUR),
+            "原幣金額不可為負數；缺少品項；交易ID 不可修改"
+        );
     }
 
     #[test]

@@ -51,6 +51,8 @@ on_every_backend! {
     the_same_delivery_ten_times_has_one_reply_an_event_and_no_duplicate_is_told_to_wait
     of_a_delivery_only_what_failed_is_handled_again
     a_reply_that_was_not_sent_is_sent_by_the_redelivery_and_the_write_is_not_repeated
+    a_write_whose_reply_is_lost_is_looked_up_and_answered
+    a_write_that_may_stand_is_answered_by_the_redelivery_and_nobody_is_told_to_try_again
     erasing_leaves_no_key_of_the_user
     of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up
     an_event_that_finds_its_own_dead_lock_comes_again
@@ -264,6 +266,51 @@ async fn a_reply_that_was_not_sent_is_sent_by_the_redelivery_and_the_write_is_no
     assert_eq!(now, written.replace(":120,", ":150,"), "the edit in between stands");
     assert_eq!(bot.deliver(&[entry]).await, 200);
     assert_eq!(bot.said().len(), 0, "LINE takes one reply a token");
+}
+
+/// The claim comes first, then a new entry is written; an edit of it reads before it writes.
+const ENTRY_THEN_EDIT: [(&str, usize, &str); 2] =
+    [("午餐 120 信用卡", 2, "已記帳"), ("修改金額 150", 3, "修改成功")];
+
+async fn a_write_whose_reply_is_lost_is_looked_up_and_answered(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(Arc::clone(&store)), user());
+    for (words, write, answer) in ENTRY_THEN_EDIT {
+        let lossy =
+            move |call| if call == write || call == write + 1 { Fault::ReplyLost } else { Fault::Pass };
+        let instance = bot.instance(Faulty::new(Arc::clone(&store), lossy), &[]);
+        assert_eq!(deliver(&instance, &[text(&user, words)]).await, 200);
+        let said = bot.said();
+        assert_eq!(said.len(), 1);
+        assert!(said[0].starts_with(answer), "{said:?}");
+    }
+    let key = Key::new(format!("user:{user}:last_transaction")).unwrap();
+    assert!(store.get(&key).await.unwrap().unwrap().contains(":150,"));
+}
+
+async fn a_write_that_may_stand_is_answered_by_the_redelivery_and_nobody_is_told_to_try_again(
+    store: Arc<dyn Store>,
+) {
+    let (bot, user) = (Bot::new(Arc::clone(&store)), user());
+    let key = Key::new(format!("user:{user}:last_transaction")).unwrap();
+    for (words, write, answer) in ENTRY_THEN_EDIT {
+        // The write is applied, its reply is lost, and then the store cannot be asked.
+        let lossy = move |call: usize| match call.cmp(&write) {
+            std::cmp::Ordering::Less => Fault::Pass,
+            std::cmp::Ordering::Equal => Fault::ReplyLost,
+            std::cmp::Ordering::Greater => Fault::NotSent,
+        };
+        let instance = bot.instance(Faulty::new(Arc::clone(&store), lossy), &[]);
+        let event = text(&user, words);
+        assert_eq!(deliver(&instance, from_ref(&event)).await, 500);
+        assert_eq!(bot.said().len(), 0, "the user would say it again, and it is written");
+        let written = store.get(&key).await.unwrap();
+        assert!(written.is_some());
+        assert_eq!(bot.deliver(&[redelivered(&event)]).await, 200);
+        let said = bot.said();
+        assert_eq!(said.len(), 1);
+        assert!(said[0].starts_with(answer), "{said:?}");
+        assert_eq!(store.get(&key).await.unwrap(), written, "once");
+    }
 }
 
 async fn erasing_leaves_no_key_of_the_user(store: Arc<dyn Store>) {

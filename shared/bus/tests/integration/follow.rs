@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use onetap_bus::{Bus, Event, Follower, Resume};
 use onetap_servers::{Redis, TcpProxy};
 use onetap_store::testing::{Fault, Faulty};
-use onetap_store::{Batch, BoxStream, Channel, Error, Keep, Position, Record, Store, forward};
+use onetap_store::{Batch, BoxStream, Channel, Error, Keep, Record, Store, forward};
 use support::{World, on_every_backend, stores};
 use tokio::time::{Instant, timeout};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_ledger::{Attempt, Change, Entry, Failure, Field, IfMatch, Patch, Slot, Step, etag};
+use onetap_ledger::{Attempt, Change, ChangeError, Entry, Field, IfMatch, Patch, Slot, Step, etag};
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Batch, Expect, Memory, Store, forward};
 
@@ -41,7 +41,7 @@ async fn there(store: &Arc<dyn Store>) -> Option<String> {
     store.get(slot().key()).await.unwrap()
 }
 
-async fn run(store: &Arc<dyn Store>, mut attempt: Attempt) -> Result<Step, Failure> {
+async fn run(store: &Arc<dyn Store>, mut attempt: Attempt) -> Result<Step, ChangeError> {
     let edit = attempt.edit(&slot());
     Ok(edit.apply(&**store, |there| attempt.write(&slot(), there)).await?)
 }
@@ -51,7 +51,7 @@ async fn through(
     store: &Arc<dyn Store>,
     faults: Vec<Fault>,
     attempt: Attempt,
-) -> (Result<Step, Failure>, usize) {
+) -> (Result<Step, ChangeError>, usize) {
     let faulty = Faulty::first(Arc::clone(store), faults);
     let as_store: Arc<dyn Store> = faulty.clone();
     let done = run(&as_store, attempt).await;
@@ -63,7 +63,7 @@ async fn between<F: Future<Output = ()>>(
     store: &Arc<dyn Store>,
     attempt: Attempt,
     meanwhile: impl FnOnce() -> F,
-) -> (Result<Step, Failure>, usize) {
+) -> (Result<Step, ChangeError>, usize) {
     let gate = Gate::new();
     let faults = vec![Fault::Pass, Fault::HeldBefore(gate.clone())];
     let race = async {
@@ -95,11 +95,11 @@ async fn a_lost_race_takes_one_more_swap_and_both_edits_are_there() {
 async fn another_transaction_in_between_is_a_conflict_and_untouched() {
     let store = memory(LUNCH).await;
     let (done, calls) = between(&store, once(edit(r#"{"品項":"早餐"}"#)), || put(&store, DINNER)).await;
-    assert_eq!((done, calls), (Err(Failure::Replaced), 2));
+    assert_eq!((done, calls), (Err(ChangeError::Replaced), 2));
     assert_eq!(there(&store).await.unwrap(), DINNER);
     let named = Attempt::new(edit(r#"{"品項":"早餐"}"#), Some(IfMatch::parse(&etag(DINNER))));
     let (done, _) = between(&store, named, || put(&store, LUNCH)).await;
-    assert_eq!(done, Err(Failure::Stale));
+    assert_eq!(done, Err(ChangeError::Stale));
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn what_is_gone_in_between_has_expired() {
         let _ = store.commit(&Batch::new().delete(slot().key(), LUNCH)).await.unwrap();
     };
     let (done, _) = between(&store, once(edit(r#"{"品項":"早餐"}"#)), gone).await;
-    assert_eq!((done, there(&store).await), (Err(Failure::Expired), None));
+    assert_eq!((done, there(&store).await), (Err(ChangeError::Expired), None));
 }
 
 #[tokio::test]
@@ -136,11 +136,11 @@ async fn an_edit_that_never_left_says_that_it_was_not_written() {
     let store = memory(LUNCH).await;
     for faults in [vec![Fault::NotSent], vec![Fault::ReplyLost]] {
         let (done, _) = through(&store, faults, once(edit(r#"{"品項":"早餐"}"#))).await;
-        assert!(matches!(done, Err(Failure::Unreadable(_))));
+        assert!(matches!(done, Err(ChangeError::Unreadable(_))));
     }
     for faults in [vec![Fault::Pass, Fault::NotSent], vec![Fault::Pass, Fault::ReplyLost, Fault::NotSent]] {
         let (done, _) = through(&store, faults, once(edit(r#"{"品項":"早餐"}"#))).await;
-        assert!(matches!(done, Err(Failure::Unwritable(_))));
+        assert!(matches!(done, Err(ChangeError::Unwritable(_))));
     }
 }
 
@@ -174,18 +174,21 @@ async fn deleting_takes_what_was_met_and_nothing_else() {
     assert_eq!((there(&store).await, calls), (None, 3));
     put(&store, LUNCH).await;
     let (done, _) = between(&store, once(Change::Delete), || put(&store, DINNER)).await;
-    assert_eq!((done, there(&store).await.as_deref()), (Err(Failure::Replaced), Some(DINNER)));
+    assert_eq!((done, there(&store).await.as_deref()), (Err(ChangeError::Replaced), Some(DINNER)));
     let (done, _) = through(&store, vec![Fault::Pass, Fault::ReplyLost], once(Change::Delete)).await;
     assert!(done.is_ok());
-    assert_eq!(through(&store, vec![], once(Change::Delete)).await.0, Err(Failure::Missing));
+    assert_eq!(through(&store, vec![], once(Change::Delete)).await.0, Err(ChangeError::Missing));
 }
 
 #[tokio::test]
 async fn a_broken_value_is_left_as_it_is() {
     for broken in ["not JSON", "[]", "{}", r#"{"品項":"午餐"}"#] {
         let store = memory(broken).await;
-        assert_eq!(through(&store, vec![], once(edit(r#"{"品項":"早餐"}"#))).await.0, Err(Failure::Broken));
-        assert_eq!(through(&store, vec![], once(Change::Delete)).await.0, Err(Failure::Broken));
+        assert_eq!(
+            through(&store, vec![], once(edit(r#"{"品項":"早餐"}"#))).await.0,
+            Err(ChangeError::Broken)
+        );
+        assert_eq!(through(&store, vec![], once(Change::Delete)).await.0, Err(ChangeError::Broken));
         assert_eq!(there(&store).await.unwrap(), broken);
     }
 }
@@ -212,7 +215,7 @@ async fn a_swap_that_keeps_losing_gives_up() {
     let store: Arc<dyn Store> = Arc::new(Restless(Memory::new()));
     put(&store, LUNCH).await;
     let attempt = once(edit(r#"{"品項":"早餐"}"#));
-    assert_eq!(run(&store, attempt).await, Err(Failure::Outrun));
+    assert_eq!(run(&store, attempt).await, Err(ChangeError::Outrun));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::Invalid;
 
 /// Why a change was not made. [`texts::failure`](crate::texts::failure) has the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum ChangeError {
     /// There is no last transaction.
     Missing,
     /// Another transaction took its place during the change.
@@ -30,18 +30,18 @@ pub enum Failure {
     Outrun,
 }
 
-impl From<edit::Error<Failure>> for Failure {
-    fn from(error: edit::Error<Failure>) -> Failure {
+impl From<edit::Error<ChangeError>> for ChangeError {
+    fn from(error: edit::Error<ChangeError>) -> ChangeError {
         match error {
             edit::Error::Step(failure) => failure,
             // A value of another type is as broken as any other nonsense.
             edit::Error::Unread(Error::Decode { .. }) | edit::Error::Unwritten(Error::Decode { .. }) => {
-                Failure::Broken
+                ChangeError::Broken
             }
-            edit::Error::Unwritten(Error::TooLarge { .. }) => Failure::TooLarge,
-            edit::Error::Unread(error) => Failure::Unreadable(error),
-            edit::Error::Unwritten(error) => Failure::Unwritable(error),
-            _ => Failure::Outrun,
+            edit::Error::Unwritten(Error::TooLarge { .. }) => ChangeError::TooLarge,
+            edit::Error::Unread(error) => ChangeError::Unreadable(error),
+            edit::Error::Unwritten(error) => ChangeError::Unwritable(error),
+            _ => ChangeError::Outrun,
         }
     }
 }
