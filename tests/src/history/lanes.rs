@@ -19,6 +19,11 @@ use super::seed::Seed;
 const PROCESSES: usize = 4;
 /// How many clients work in a process.
 const TASKS: u64 = 2;
+/// In its first round each lane has half of the kinds, about equally long, so that a short run has all of them.
+const FIRST_ROUND: [[Kind; 4]; 2] = [
+    [Kind::Restarted, Kind::Skewed, Kind::RequestLost, Kind::Killed],
+    [Kind::Delayed, Kind::Stopped, Kind::ReplyLost, Kind::Reset],
+];
 
 /// Runs clients on `backend` for `length`, with the faults that follow from `seed`.
 pub async fn on_servers(backend: Backend, seed: u64, length: Duration) -> Outcome {
@@ -109,7 +114,8 @@ async fn lane_of_faults(lane: usize, backend: Backend, shared: Arc<Shared>) {
     let mut kinds = Kind::on(backend);
     // Of a server there is one.
     kinds.retain(|kind| *kind != Kind::Restarted || lane == 0);
-    let mut faults = Lane::new(shared.seed.fork(1000 + lane as u64), kinds, LEASE / 2);
+    let first = FIRST_ROUND[lane].into_iter().filter(|kind| kinds.contains(kind)).collect();
+    let mut faults = Lane::new(shared.seed.fork(1000 + lane as u64), first, kinds, LEASE / 2);
     sleep(LEASE / 2).await;
     loop {
         let fault = faults.next_fault();

@@ -77,7 +77,7 @@ pub struct Planned {
     pub draw: u64,
 }
 
-/// Faults without end, one after the other; each kind comes once before any comes again.
+/// Faults without end, one after the other; each kind comes once in a round, then the next begins.
 #[derive(Debug)]
 pub struct Lane {
     seed: Seed,
@@ -87,9 +87,10 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// The faults of these kinds, by `seed`.
-    pub fn new(seed: Seed, kinds: Vec<Kind>, longest_pause: Duration) -> Lane {
-        Lane { seed, kinds, left: Vec::new(), longest_pause }
+    /// The faults of these kinds, by `seed`; in the first round only those of `first`.
+    pub fn new(mut seed: Seed, mut first: Vec<Kind>, kinds: Vec<Kind>, longest_pause: Duration) -> Lane {
+        seed.shuffle(&mut first);
+        Lane { seed, kinds, left: first, longest_pause }
     }
 
     /// The next fault.

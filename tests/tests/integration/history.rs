@@ -12,13 +12,16 @@ use onetap_tests::history::sabotage::Fence;
 use onetap_tests::history::seed::Seed;
 use onetap_tests::history::{Backend, on_memory, on_servers};
 
-const SHORT: Duration = Duration::from_secs(30);
+/// Of a paused clock: it costs a second or two.
+const ON_MEMORY: Duration = Duration::from_secs(30);
+/// Long enough for a fault of each kind; `scripts/soak` runs for as long as one likes.
+const ON_SERVERS: Duration = Duration::from_secs(12);
 
 async fn nothing_is_doubled_or_lost(backend: Backend) {
     let _alone = alone();
     let seed = Seed::from_env();
     eprintln!("ONETAP_SEED={seed}");
-    let outcome = on_servers(backend, seed, SHORT).await;
+    let outcome = on_servers(backend, seed, ON_SERVERS).await;
     eprintln!("{} calls, {} of them unknown", outcome.report.calls, outcome.report.unknown);
     outcome.assert_sound(300);
 }
@@ -28,7 +31,7 @@ fn nothing_is_doubled_or_lost_on_memory() {
     let first = Seed::from_env();
     for seed in first..first + 8 {
         eprintln!("ONETAP_SEED={seed}");
-        let outcome = on_memory(seed, SHORT, None);
+        let outcome = on_memory(seed, ON_MEMORY, None);
         eprintln!("{} calls, {} of them unknown", outcome.report.calls, outcome.report.unknown);
         outcome.assert_sound(1000);
     }
@@ -37,40 +40,33 @@ fn nothing_is_doubled_or_lost_on_memory() {
 #[test]
 fn a_run_on_memory_is_the_same_each_time() {
     let calls = || {
-        let operations = on_memory(7, SHORT, None).history.operations;
+        let operations = on_memory(7, ON_MEMORY, None).history.operations;
         operations.into_iter().map(|call| (call.start, call.end, call.client)).collect::<Vec<_>>()
     };
     let (one, other) = (calls(), calls());
     assert!(one == other, "{} calls and {}", one.len(), other.len());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs redis-server"]
-async fn nothing_is_doubled_or_lost_on_redis() {
-    nothing_is_doubled_or_lost(Backend::Redis).await;
+macro_rules! servers {
+    ($($name:ident: $backend:ident, $needs:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        #[ignore = $needs]
+        async fn $name() {
+            nothing_is_doubled_or_lost(Backend::$backend).await;
+        }
+    )*};
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs redis-server"]
-async fn nothing_is_doubled_or_lost_on_upstash() {
-    nothing_is_doubled_or_lost(Backend::Upstash).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes half a minute"]
-async fn nothing_is_doubled_or_lost_on_dynamodb() {
-    nothing_is_doubled_or_lost(Backend::DynamoDb).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs DynamoDB Local"]
-async fn nothing_is_doubled_or_lost_on_dynamodb_local() {
-    nothing_is_doubled_or_lost(Backend::DynamoDbLocal).await;
+servers! {
+    nothing_is_doubled_or_lost_on_redis: Redis, "needs redis-server";
+    nothing_is_doubled_or_lost_on_upstash: Upstash, "needs redis-server";
+    nothing_is_doubled_or_lost_on_dynamodb: DynamoDb, "takes twelve seconds";
+    nothing_is_doubled_or_lost_on_dynamodb_local: DynamoDbLocal, "needs DynamoDB Local";
 }
 
 /// The seed is fixed and memory's clock is paused: what is found once is found every time.
 fn is_noticed(fence: Fence, side: Side, why: &str) {
-    let outcome = on_memory(20, SHORT, Some((fence, side)));
+    let outcome = on_memory(20, ON_MEMORY, Some((fence, side)));
     let violations = &outcome.report.violations;
     let found = violations.iter().any(|violation| violation.what.contains(why));
     let what: Vec<_> = violations.iter().map(|violation| &violation.what).collect();

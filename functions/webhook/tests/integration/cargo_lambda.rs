@@ -1,9 +1,9 @@
-//! The function as cargo-lambda runs it: `cargo lambda watch`, invoked with the files in `events/webhook`.
+//! The function under cargo-lambda, invoked with the files in `events/webhook`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -38,25 +38,70 @@ impl Drop for Group {
     }
 }
 
+/// The variables of a function on this store and this LINE.
+fn variables(redis: &Redis, line: &MessagingApi) -> [(&'static str, String); 7] {
+    [
+        ("STORE", "redis".to_owned()),
+        ("REDIS_URL", redis.url()),
+        ("STORE_TIMEOUT_MS", "1000".to_owned()),
+        ("LINE_CHANNEL_SECRET", "local-channel-secret".to_owned()),
+        ("LINE_CHANNEL_ACCESS_TOKEN", TOKEN.to_owned()),
+        ("LINE_API_BASE_URL", line.url()),
+        ("WEATHER_PROVIDER", "sample".to_owned()),
+    ]
+}
+
+fn start(command: &mut Command) -> Group {
+    let silent = command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+    Group(silent.spawn().expect("a program that can be started"))
+}
+
 #[tokio::test]
-#[ignore = "needs redis-server and cargo-lambda"]
+#[ignore = "needs redis-server, and builds the function as cargo-lambda does"]
 async fn invoked_under_cargo_lambda_watch_every_delivery_is_answered() {
     let redis = Redis::start().await;
     let line = MessagingApi::start(Secret::new(TOKEN)).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let address = ["--invoke-address", "127.0.0.1", "--invoke-port", &port];
-    let watch = cargo_lambda()
-        .args(["watch", "--package", "webhook", "--ignore-changes"])
-        .args(address)
-        .envs([("STORE", "redis"), ("REDIS_URL", &redis.url()), ("STORE_TIMEOUT_MS", "1000")])
-        .envs([("LINE_CHANNEL_SECRET", "local-channel-secret"), ("LINE_CHANNEL_ACCESS_TOKEN", TOKEN)])
-        .envs([("LINE_API_BASE_URL", line.url().as_str()), ("WEATHER_PROVIDER", "sample")])
-        .process_group(0)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let _watch = Group(watch.expect("cargo"));
+    let port = free_port();
+    let _watch = start(
+        cargo_lambda()
+            .args(["watch", "--package", "webhook", "--ignore-changes"])
+            .args(address(&port))
+            .envs(variables(&redis, &line)),
+    );
+    every_delivery_is_answered(&port, &line);
+}
 
+/// The same without a build: cargo-lambda gives only the runtime's API, and the function is the one beside this test.
+#[tokio::test]
+#[ignore = "needs redis-server and cargo-lambda"]
+async fn invoked_through_cargo_lambda_every_delivery_is_answered() {
+    let redis = Redis::start().await;
+    let line = MessagingApi::start(Secret::new(TOKEN)).unwrap();
+    let port = free_port();
+    let _apis = start(cargo_lambda().args(["watch", "--only-lambda-apis"]).args(address(&port)));
+    let listens = || TcpStream::connect(("127.0.0.1", port.parse().unwrap())).is_ok();
+    while !listens() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let _function = start(
+        Command::new(env!("CARGO_BIN_EXE_webhook"))
+            .env("AWS_LAMBDA_RUNTIME_API", format!("127.0.0.1:{port}/webhook"))
+            .envs([("AWS_LAMBDA_FUNCTION_NAME", "webhook"), ("AWS_LAMBDA_FUNCTION_VERSION", "1")])
+            .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
+            .envs(variables(&redis, &line)),
+    );
+    every_delivery_is_answered(&port, &line);
+}
+
+fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+fn address(port: &str) -> [&str; 4] {
+    ["--invoke-address", "127.0.0.1", "--invoke-port", port]
+}
+
+fn every_delivery_is_answered(port: &str, line: &MessagingApi) {
     // The first invocation waits for the build.
     let give_up = Instant::now() + Duration::from_secs(280);
     let invoke = |name: &str| -> Value {
@@ -64,7 +109,7 @@ async fn invoked_under_cargo_lambda_watch_every_delivery_is_answered() {
         loop {
             let output = cargo_lambda()
                 .args(["invoke", "webhook", "--data-file", &file])
-                .args(address)
+                .args(address(port))
                 .output()
                 .unwrap();
             if output.status.success() {

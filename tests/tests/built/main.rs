@@ -1,0 +1,8 @@
+//! The four functions as `scripts/build` makes them. A program of its own: it has to wait for that build, and
+//! `scripts/test` runs the other programs meanwhile.
+
+mod binaries;
+mod binaries_output;
+mod deploy;
+mod emulator;
+mod load;
