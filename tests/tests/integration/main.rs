@@ -1,7 +1,7 @@
 //! What needs more than one crate.
 
 mod crash_points;
-mod dependencies;
+mod crates;
 mod docs;
 mod fuzz;
 mod history;

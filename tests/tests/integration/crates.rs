@@ -1,0 +1,73 @@
+//! The crates depend on each other as `docs/architecture.md` says.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use onetap_tests::functions::root;
+use serde_json::Value;
+
+/// A crate, and the crates of the workspace that it depends on.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// As the manifests have it, without what only a crate's tests use.
+fn actual() -> Graph {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).current_dir(root());
+    let metadata: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |of: &Value| of["name"].as_str().unwrap().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let dependencies = |package: &Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        all.filter(|it| it["kind"].is_null()).map(name).filter(|name| ours.contains(name)).collect()
+    };
+    packages.iter().map(|package| (name(package), dependencies(package))).collect()
+}
+
+/// The names in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned)
+}
+
+/// The page's section about the crates.
+fn section() -> String {
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let section = page.split("\n## ").find(|section| section.starts_with("The crates\n"));
+    section.expect("a section \"The crates\"").to_owned()
+}
+
+/// As the table has it.
+fn documented() -> Graph {
+    let section = section();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let row = |line: &str| {
+        let mut cells = line.split('|').skip(1);
+        let name = quoted(cells.next().unwrap()).next().unwrap();
+        (name, quoted(cells.next().unwrap()).collect())
+    };
+    rows.map(row).collect()
+}
+
+#[test]
+fn the_crates_depend_on_each_other_as_documented() {
+    assert_eq!(documented(), actual(), "the table, and the manifests");
+}
+
+#[test]
+fn a_crate_depends_only_on_crates_below_it() {
+    let section = section();
+    let picture = section.split("```").nth(1).expect("a picture");
+    let lines: Vec<Vec<&str>> = picture.lines().map(|line| line.split_whitespace().collect()).collect();
+    let line_of = |name: &str| {
+        lines
+            .iter()
+            .position(|line| line.contains(&name))
+            .unwrap_or_else(|| panic!("{name} is not in the picture"))
+    };
+    for (name, dependencies) in actual() {
+        for below in dependencies {
+            assert!(line_of(&name) < line_of(&below), "{name} depends on {below}");
+        }
+    }
+}
