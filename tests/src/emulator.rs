@@ -25,8 +25,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::functions::{Function, tools};
 
-/// Long enough for any invocation on a busy machine; the function's own timeout is the emulator's to keep.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for one invocation, long enough for a busy machine; the emulator itself enforces the function's timeout.
+const INVOCATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running emulator with its function; both end when it is dropped.
 #[derive(Debug)]
@@ -67,14 +67,14 @@ impl Emulator {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, listening).await.expect("the emulator listens");
+        tokio::time::timeout(INVOCATION_TIMEOUT, listening).await.expect("the emulator listens");
         emulator
     }
 
     /// What becomes of an event: the function's answer, or what the emulator says about its end.
     pub async fn invoke(&self, event: &Value) -> String {
         let request = Request::post(&self.url).body(Bytes::from(event.to_string())).expect("a request");
-        let answer = self.client.send(request, Instant::now() + PATIENCE, 1 << 20).await;
+        let answer = self.client.send(request, Instant::now() + INVOCATION_TIMEOUT, 1 << 20).await;
         String::from_utf8(answer.expect("the emulator answers").into_body().to_vec()).expect("text")
     }
 

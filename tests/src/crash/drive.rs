@@ -23,12 +23,12 @@ use super::gate::Point;
 use super::published::Published;
 use super::scenario::{Observation, Scenario, observe};
 
-/// So many runs do something at a time; any number of them may be waiting for a lease to end.
-const AT_ONCE: usize = 3;
-/// A retry that is told to come again does so after this time.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Leases and locks end long before, however slow the machine.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Number of runs that work at the same time; any number may wait for a lease to end.
+const CONCURRENT_RUNS: usize = 3;
+/// Pause before a retry that was told to come again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Time limit for all retries of a run: leases and locks end long before.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A backend, LINE, the functions on both, and how to start them in another process.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl World {
             published,
             environment,
             line,
-            turns: Semaphore::new(AT_ONCE),
+            turns: Semaphore::new(CONCURRENT_RUNS),
             _alone: alone,
         }
     }
@@ -218,8 +218,8 @@ impl World {
             if !matches!(answer.status, 409 | 500 | 503) {
                 return answer;
             }
-            assert!(started.elapsed() < PATIENCE, "it is never done: {answer:?}");
-            sleep(PAUSE).await;
+            assert!(started.elapsed() < RETRY_TIMEOUT, "it is never done: {answer:?}");
+            sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -250,8 +250,8 @@ impl World {
     async fn settled(&self, key: &str, may_stay: impl Fn(&str) -> bool) {
         let (name, started) = (Key::new(key).unwrap(), Instant::now());
         while self.store.get(&name).await.unwrap().is_some_and(|text| !may_stay(&text)) {
-            assert!(started.elapsed() < PATIENCE, "{key} is left behind");
-            sleep(PAUSE).await;
+            assert!(started.elapsed() < RETRY_TIMEOUT, "{key} is left behind");
+            sleep(RETRY_PAUSE).await;
         }
     }
 

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::functions::{ACCESS_TOKEN, Function};
 
-/// So many instances: each handles one event at a time, the others wait.
+/// Number of instances. Each handles one event at a time; further events wait.
 const INSTANCES: usize = 4;
-/// No answer takes longer on any machine; Lambda itself waits 29 s for the HTTP functions.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for one answer, long enough for a busy machine; Lambda itself waits 29 s for the HTTP functions.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Some instances of a function on one runtime API, one Redis and one LINE.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Fleet {
 
     /// The answer to an event: never none, and never an error of the runtime's.
     pub async fn invoke(&self, event: &Value) -> Result<Answer, String> {
-        let answer = self.api.invoke(event.to_string(), PATIENCE).await.map_err(|_| "no answer")?;
+        let answer = self.api.invoke(event.to_string(), ANSWER_TIMEOUT).await.map_err(|_| "no answer")?;
         if answer.failed {
             return Err(format!("failed: {:?}", answer.body));
         }

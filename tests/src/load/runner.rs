@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::functions::{ACCESS_TOKEN, CHANNEL_SECRET, EDIT_TOKEN, JOB_SECRET};
 
-/// No answer takes longer on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for one answer, long enough for a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running runner, and a way to ask it.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Runner {
 
     /// The answer, whole.
     pub async fn send(&self, request: Request<Bytes>) -> Result<http::Response<Bytes>, String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         self.client.send(request, deadline, 1 << 20).await.map_err(|error| error.to_string())
     }
 }
@@ -76,7 +76,7 @@ pub struct Listeners(onetap_http::Client);
 impl Listeners {
     /// The answer's head; its body goes on until it is dropped.
     pub async fn open(&self, request: Request<Bytes>) -> Result<http::Response<Incoming>, String> {
-        self.0.open(request, Instant::now() + PATIENCE).await.map_err(|error| error.to_string())
+        self.0.open(request, Instant::now() + ANSWER_TIMEOUT).await.map_err(|error| error.to_string())
     }
 }
 

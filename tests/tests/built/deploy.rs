@@ -106,7 +106,7 @@ impl Bot {
     }
 }
 
-/// Waits until readers of job-1 have been told so many events.
+/// Waits until the log of job-1 has this number of records, and returns their sequence numbers.
 async fn told(store: &dyn Store, count: usize) -> Vec<u64> {
     let log = Log::new("scan:job:job-1").unwrap();
     // On a busy machine a message may fail, and come again when its visibility timeout of a minute is over.

@@ -267,7 +267,7 @@ fn batches() -> Vec<Scenario> {
 
 // ---- on every backend ----
 
-/// DynamoDB Local is slow, and stands for the protocol's sake: these of the deliveries are enough for that.
+/// The deliveries that run on DynamoDB Local too: it is slow, and these are enough to cover its protocol.
 const TELLING: [&str; 5] = [
     "a tap that takes the lock",
     "an entry",
