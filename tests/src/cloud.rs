@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use onetap_http::Client;
-use onetap_servers::{Alone, alone};
+use onetap_servers::{HeavyTest, heavy_test};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ pub struct Cloud {
     address: String,
     client: Client,
     _folder: TempDir,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 /// A deployed stack.
@@ -56,7 +56,7 @@ impl Stack {
 impl Cloud {
     /// Starts one in which nothing is deployed. It checks signatures and rights, as AWS does.
     pub async fn start() -> Cloud {
-        let alone = alone();
+        let heavy = heavy_test();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let address = free_address();
         let (_, port) = address.rsplit_once(':').expect("host:port");
@@ -79,7 +79,7 @@ impl Cloud {
             .stderr(Stdio::null())
             .spawn();
         let child = child.expect("ministack starts: scripts/tools installs it");
-        let cloud = Cloud { child, address, client: Client::new(), _folder: folder, _alone: alone };
+        let cloud = Cloud { child, address, client: Client::new(), _folder: folder, _heavy: heavy };
         let listening = async {
             while tokio::net::TcpStream::connect(&cloud.address).await.is_err() {
                 sleep(Duration::from_millis(50)).await;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use onetap_http::Client;
-use onetap_servers::{Alone, alone};
+use onetap_servers::{HeavyTest, heavy_test};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
@@ -34,7 +34,7 @@ pub struct Emulator {
     child: Child,
     url: String,
     client: Client,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 impl Emulator {
@@ -44,7 +44,7 @@ impl Emulator {
         timeout_seconds: u32,
         variables: impl IntoIterator<Item = (&'a str, impl AsRef<str>)>,
     ) -> Emulator {
-        let alone = alone();
+        let heavy = heavy_test();
         let [own, runtime_api] = [free_address(), free_address()];
         let mut command = Command::new(program());
         command
@@ -61,7 +61,7 @@ impl Emulator {
         }
         let child = command.spawn().expect("the emulator starts");
         let url = format!("http://{own}/2015-03-31/functions/function/invocations");
-        let emulator = Emulator { child, url, client: Client::new(), _alone: alone };
+        let emulator = Emulator { child, url, client: Client::new(), _heavy: heavy };
         let listening = async {
             while tokio::net::TcpStream::connect(&own).await.is_err() {
                 sleep(Duration::from_millis(20)).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use onetap_line::testing::MessagingApi;
-use onetap_servers::{Alone, Backend, Environment, alone};
+use onetap_servers::{Backend, Environment, HeavyTest, heavy_test};
 use onetap_store::config::Secret;
 use onetap_store::lease::unique_token;
 use onetap_store::{Key, Store, open};
@@ -39,7 +39,7 @@ pub struct World {
     published: Option<Published>,
     functions: Functions,
     turns: Semaphore,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 /// A run with nothing in its way, to compare with.
@@ -51,7 +51,7 @@ struct Undisturbed {
 impl World {
     /// Starts the servers. Locks and claims are as short as they can be told to be.
     pub async fn start(backend: Backend) -> World {
-        let alone = alone();
+        let heavy = heavy_test();
         let line = MessagingApi::start(Secret::new(ACCESS_TOKEN)).unwrap();
         let mut environment = Environment::start(backend)
             .await
@@ -78,7 +78,7 @@ impl World {
             environment,
             line,
             turns: Semaphore::new(CONCURRENT_RUNS),
-            _alone: alone,
+            _heavy: heavy,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onetap_line::testing::MessagingApi;
 use onetap_servers::runtime::Answer;
-use onetap_servers::{Alone, Program, Redis, RuntimeApi, TcpProxy, alone};
+use onetap_servers::{HeavyTest, Program, Redis, RuntimeApi, TcpProxy, heavy_test};
 use onetap_store::config::Secret;
 use serde_json::Value;
 
@@ -24,13 +24,13 @@ pub struct Fleet {
     store: TcpProxy,
     redis: Redis,
     line: MessagingApi,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 impl Fleet {
     /// Starts the instances, and returns when each has asked for its first event.
     pub async fn start(function: Function) -> Fleet {
-        let alone = alone();
+        let heavy = heavy_test();
         let redis = Redis::start().await;
         let upstream: SocketAddr = redis.url().trim_start_matches("redis://").parse().unwrap();
         let store = TcpProxy::start(upstream).await;
@@ -48,7 +48,7 @@ impl Fleet {
         let start = || api.run(&program, variables.iter().map(|(name, value)| (*name, value)));
         let instances = (0..INSTANCES).map(|_| start()).collect();
         api.polled(INSTANCES as u64).await;
-        Fleet { api, instances, store, redis, line, _alone: alone }
+        Fleet { api, instances, store, redis, line, _heavy: heavy }
     }
 
     /// The answer to an event: never none, and never an error of the runtime's.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use onetap_http::Incoming;
-use onetap_servers::{Alone, Redis, alone};
+use onetap_servers::{HeavyTest, Redis, heavy_test};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
@@ -24,13 +24,13 @@ pub struct Runner {
     url: String,
     client: onetap_http::Client,
     _redis: Redis,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 impl Runner {
     /// Starts it, and returns when it says where it listens.
     pub async fn start() -> Runner {
-        let alone = alone();
+        let heavy = heavy_test();
         let redis = Redis::start().await;
         let mut child = Command::new(example("onetap"))
             .args(["--port", "0", "--store", "redis"])
@@ -49,7 +49,7 @@ impl Runner {
         let url = first.split("open ").nth(1).expect("an address").trim_end_matches('/').to_owned();
         // Nobody is to wait for a reader.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Runner { child, url, client: onetap_http::Client::new(), _redis: redis, _alone: alone }
+        Runner { child, url, client: onetap_http::Client::new(), _redis: redis, _heavy: heavy }
     }
 
     /// Its process id.

@@ -6,7 +6,6 @@
 //! and looks at neither memory nor processor. A stream of the function URL is collected and answered in one piece, and a
 //! batch is never larger than one receive. What it lacks is looked at elsewhere: `binaries.rs` streams through the
 //! runtime API, `emulator.rs` runs out of time, and the template's test reads the rest.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::time::{Duration, SystemTime};
 

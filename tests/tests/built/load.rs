@@ -1,6 +1,5 @@
 //! Each function and the runner under load: 64 clients and no error, no growth, no leak; then more than it can take, and
 //! it says so clearly and recovers at once. For a moment here, for a minute each by `scripts/load`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,6 +1,5 @@
 //! The process of a function is killed at every call that it makes, just before it, just after it, and between the parts
 //! of one that has several. Then the platform does what it does, and the effects are those of one run.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use onetap_ledger::{Entry, etag};
 use onetap_servers::Backend;

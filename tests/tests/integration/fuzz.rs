@@ -7,7 +7,6 @@
 //! | `ONETAP_FUZZ_INPUT` | only the input in this file |
 //!
 //! `scripts/fuzz` sets them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::path::PathBuf;
 use std::time::Duration;
