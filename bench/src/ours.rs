@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_bus::{Bus, Event, Published};
-use onetap_ledger::{Attempt, Change, Edit, Entry, Slot};
-use onetap_store::config::Variables;
+use onetap_config::Variables;
+use onetap_ledger::{Attempt, Change, Entry, Patch, Slot};
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::lease::{Acquire, Release};
 use onetap_store::{Batch, Commit, Expect, Key, Lease, Store, open};
@@ -60,11 +60,7 @@ impl Ours {
             Call::Replay => self.execute(id).await,
             Call::Edit => {
                 let entry = Entry::from_body(ENTRY.as_bytes()).map_err(|_| wrong("the entry"))?;
-                let attempt = Attempt::new(Change::Put(entry), None);
-                onetap_ledger::run(&self.store, &slot(id)?, &attempt)
-                    .await
-                    .map_err(|_| wrong("recording"))?;
-                Ok(())
+                self.change(Change::Put(entry), id).await
             }
             Call::Set | Call::Lock | Call::Execute | Call::Publish | Call::PublishTen => Ok(()),
         }
@@ -115,10 +111,15 @@ impl Ours {
     async fn edit(&self, id: &str, n: usize) -> Result<()> {
         let body: &[u8] =
             if n.is_multiple_of(2) { r#"{"原幣金額":150}"# } else { r#"{"原幣金額":120}"# }.as_bytes();
-        let edit = Edit::from_body(body).map_err(|_| wrong("the edit"))?;
-        let attempt = Attempt::new(Change::Edit(edit), None);
-        onetap_ledger::run(&self.store, &slot(id)?, &attempt).await.map_err(|_| wrong("an edit"))?;
-        Ok(())
+        let patch = Patch::from_body(body).map_err(|_| wrong("the edit"))?;
+        self.change(Change::Edit(patch), id).await
+    }
+
+    async fn change(&self, change: Change, id: &str) -> Result<()> {
+        let (slot, mut attempt) = (slot(id)?, Attempt::new(change, None));
+        let edit = attempt.edit(&slot);
+        let changed = edit.apply(&*self.store, |there| attempt.write(&slot, there)).await;
+        changed.map(drop).map_err(|_| wrong("a change of the last transaction"))
     }
 
     async fn publish(&self, events: &[Event]) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use onetap_config::Secret;
 use onetap_line::signature::sign;
-use onetap_store::config::Secret;
 use serde_json::{Value, json};
 
 use crate::runtime_api::Function;

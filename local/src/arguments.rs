@@ -7,7 +7,8 @@ usage: cargo local [--port PORT] [--store STORE] [--demo]
   The whole bundle on this machine, and a page to play on.
 
   --port PORT    listen there (9000; 0 takes a free one)
-  --store STORE  memory, upstash, redis or dynamodb, instead of the variable STORE; the others need their variables
+  --store STORE  memory, upstash, redis or dynamodb, instead of the variable STORE; the others need their variables,
+                 and dynamodb a build by `cargo local-dynamodb`, which has the same options
   --demo         tell the story in the terminal, on a free port, and say whether it was told right
 ";
 

@@ -1,4 +1,4 @@
-//! A small client of the runner, for the demo and the tests: JSON calls, and Server-Sent Events.
+//! A client of the runner, for the demo and the tests: JSON calls, and Server-Sent Events.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,36 +8,39 @@ use onetap_http::{BodyExt, Bytes, Incoming};
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-/// More than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for a response, and for the silence of a stream: more than anything here takes.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A call that brought no answer, or not the one it should.
+/// Largest body of a response: a snapshot shows up to ten thousand keys.
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
+
+/// A call without a response, or with a wrong one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem(pub String);
+pub struct CallError(pub String);
 
-impl fmt::Display for Problem {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for CallError {}
 
-/// An answer.
+/// A whole response.
 #[derive(Debug)]
-pub struct Answer {
-    /// Its status.
+pub struct Response {
+    /// The status.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// Its body, as it came.
+    /// The body as text.
     pub text: String,
-    /// Its body, if it is JSON.
+    /// The body as JSON; `null` if it is not JSON.
     pub json: Value,
 }
 
-impl Answer {
-    /// A header's text.
+impl Response {
+    /// The text of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -56,45 +59,45 @@ impl Client {
         Client { http: onetap_http::Client::new(), url: url.to_owned() }
     }
 
-    /// One call, and its whole answer, whatever it says.
+    /// Makes a call and returns its response, whatever its status.
     pub async fn call(
         &self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<Response, CallError> {
         let request = self.request(method, path, headers, body.into())?;
-        let answer = self.http.send(request, Instant::now() + PATIENCE, 32 << 20).await;
-        let (head, body) = answer.map_err(|error| Problem(format!("{path}: {error}")))?.into_parts();
+        let response = self.http.send(request, Instant::now() + RESPONSE_TIMEOUT, MAX_RESPONSE_BYTES).await;
+        let (head, body) = response.map_err(|error| CallError(format!("{path}: {error}")))?.into_parts();
         let text = String::from_utf8_lossy(&body).into_owned();
         let json = serde_json::from_str(&text).unwrap_or_default();
-        Ok(Answer { status: head.status, headers: head.headers, text, json })
+        Ok(Response { status: head.status, headers: head.headers, text, json })
     }
 
-    /// A call with a JSON body that must succeed: the JSON of its answer.
-    pub async fn json(&self, method: Method, path: &str, body: &Value) -> Result<Value, Problem> {
+    /// Makes a call with a JSON body, which must succeed, and returns the JSON of the response.
+    pub async fn json(&self, method: Method, path: &str, body: &Value) -> Result<Value, CallError> {
         let media = [("content-type", "application/json")];
-        let answer = self.call(method, path, &media, body.to_string()).await?;
-        if !answer.status.is_success() {
-            return Err(Problem(format!("{path}: {} {}", answer.status, answer.text)));
+        let response = self.call(method, path, &media, body.to_string()).await?;
+        if !response.status.is_success() {
+            return Err(CallError(format!("{path}: {} {}", response.status, response.text)));
         }
-        Ok(answer.json)
+        Ok(response.json)
     }
 
-    /// Opens a stream of events; `Err` of a status where there is none.
+    /// Opens a stream of events; the inner `Err` is a status other than 200.
     pub async fn events(
         &self,
         path: &str,
         headers: &[(&str, &str)],
-    ) -> Result<Result<Events, StatusCode>, Problem> {
+    ) -> Result<Result<Events, StatusCode>, CallError> {
         let request = self.request(Method::GET, path, headers, Bytes::new())?;
-        let answer = self.http.open(request, Instant::now() + PATIENCE).await;
-        let answer = answer.map_err(|error| Problem(format!("{path}: {error}")))?;
-        if answer.status() != StatusCode::OK {
-            return Ok(Err(answer.status()));
+        let response = self.http.open(request, Instant::now() + RESPONSE_TIMEOUT).await;
+        let response = response.map_err(|error| CallError(format!("{path}: {error}")))?;
+        if response.status() != StatusCode::OK {
+            return Ok(Err(response.status()));
         }
-        Ok(Ok(Events { body: answer.into_body(), rest: Vec::new() }))
+        Ok(Ok(Events { body: response.into_body(), rest: Vec::new() }))
     }
 
     fn request(
@@ -103,8 +106,8 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: Bytes,
-    ) -> Result<Request<Bytes>, Problem> {
-        let wrong = || Problem(format!("{path}: cannot be asked for"));
+    ) -> Result<Request<Bytes>, CallError> {
+        let wrong = || CallError(format!("{path}: cannot be asked for"));
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = format!("{}{path}", self.url).parse().map_err(|_| wrong())?;
@@ -119,7 +122,7 @@ impl Client {
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `message`, unless it says otherwise.
+    /// Its name; `message` if it has none.
     pub name: String,
     /// Its id, if it has one.
     pub id: Option<String>,
@@ -135,8 +138,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event; `None` at the stream's end. Comments are passed over.
-    pub async fn next(&mut self) -> Result<Option<Event>, Problem> {
+    /// The next event; `None` at the end of the stream. Comments are skipped.
+    pub async fn next(&mut self) -> Result<Option<Event>, CallError> {
         let next = async {
             loop {
                 if let Some(end) = self.rest.windows(2).position(|two| two == b"\n\n") {
@@ -146,12 +149,14 @@ impl Events {
                         None => continue,
                     }
                 }
-                // A connection that breaks is an end like another to one who resumes.
+                // A broken connection is an end too: the reader resumes.
                 let frame = self.body.frame().await?.ok()?;
                 self.rest.extend_from_slice(&frame.into_data().unwrap_or_default());
             }
         };
-        timeout(PATIENCE, next).await.map_err(|_| Problem("a stream is silent for too long".to_owned()))
+        timeout(RESPONSE_TIMEOUT, next)
+            .await
+            .map_err(|_| CallError("a stream is silent for too long".to_owned()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use onetap_weather::Taipei;
+use onetap_weather::Moment;
 
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
@@ -13,9 +13,7 @@ pub(crate) fn now_ms() -> u64 {
 /// Now in ISO 8601, in Taipei.
 pub(crate) fn timestamp() -> String {
     let ms = now_ms();
-    let now = Taipei::from_unix(i64::try_from(ms / 1000).unwrap_or_default());
-    let (year, month, day) = now.date();
-    let (seconds, ms) = (ms / 1000 % 60, ms % 1000);
-    let (hour, minute) = (now.hour(), now.minute());
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{seconds:02}.{ms:03}+08:00")
+    let now = i64::try_from(ms / 1000).ok().and_then(Moment::from_unix).unwrap_or_else(Moment::now);
+    let (date, time, seconds, ms) = (now.date(), now.time(), ms / 1000 % 60, ms % 1000);
+    format!("{date}T{time}:{seconds:02}.{ms:03}+08:00")
 }

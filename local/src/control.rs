@@ -1,4 +1,4 @@
-//! The playground's own calls: what the page does besides being LINE's user.
+//! The playground's own API: what the page does besides sending LINE messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,37 +12,37 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::answer::{Refusal, json_answer, sse_answer};
 use crate::clock::now_ms;
-use crate::deliver::{Post, redelivered};
+use crate::deliver::{DeliverCall, redelivered};
 use crate::queue::DOMAIN;
+use crate::response::{Refusal, json_response, sse_response};
 use crate::runner::{Runner, USERS, Weather};
-use crate::{guard, live};
+use crate::{live, origin};
 
-/// A token of a job's stream opens it for so long.
-const TOKEN_SECONDS: u64 = 3600;
+/// Lifetime of the tokens for jobs' streams.
+const TOKEN_TTL_SECONDS: u64 = 3600;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Redeliver {
+struct RedeliverCall {
     user: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SetWeather {
+struct WeatherCall {
     delay_ms: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SetStore {
+struct StoreCall {
     down: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Send {
+struct JobsCall {
     #[serde(default = "one")]
     jobs: usize,
     #[serde(default = "one")]
@@ -56,13 +56,13 @@ fn one() -> usize {
     1
 }
 
-/// Answers a call under `/playground/`. It hands out tokens, so that it answers this machine's own pages only.
+/// Answers a call under `/playground/`. Some calls hand out tokens, so they are for the runner's own page only.
 pub(crate) async fn answer(
     runner: &Arc<Runner>,
     call: &str,
     request: Request<Bytes>,
 ) -> Result<Response<Body>, Refusal> {
-    guard::own(request.headers(), runner.address)?;
+    origin::check(request.headers(), runner.address)?;
     let allowed = match call {
         "config" | "live" => Method::GET,
         "weather" | "store" => Method::PUT,
@@ -72,23 +72,23 @@ pub(crate) async fn answer(
     if request.method() != allowed {
         return Err(Refusal::not_allowed(allowed.as_str()));
     }
-    let answer = match call {
+    let result = match call {
         "config" => config(runner),
         "live" => {
-            let (view, jobs) = (Arc::clone(&runner.view), Arc::clone(&runner.jobs));
-            return Ok(sse_answer(live::body(view, jobs, runner.stopping.clone())));
+            let (view, queue) = (Arc::clone(&runner.view), Arc::clone(&runner.queue));
+            return Ok(sse_response(live::body(view, queue, runner.shutdown.clone())));
         }
         "deliver" => deliver(runner, read(&request)?).await?,
-        "redeliver" => redeliver(runner, &read::<Redeliver>(&request)?.user).await?,
+        "redeliver" => redeliver(runner, &read::<RedeliverCall>(&request)?.user).await?,
         "weather" => set_weather(runner, &read(&request)?)?,
         "store" => set_store(runner, &read(&request)?),
-        "jobs" => send(runner, &read(&request)?)?,
+        "jobs" => send_jobs(runner, &read(&request)?)?,
         _ => {
-            runner.fuse.arm();
+            runner.consumer_store.arm();
             json!({ "armed": true })
         }
     };
-    Ok(json_answer(StatusCode::OK, &answer))
+    Ok(json_response(StatusCode::OK, &result))
 }
 
 fn read<T: DeserializeOwned>(request: &Request<Bytes>) -> Result<T, Refusal> {
@@ -100,73 +100,73 @@ fn config(runner: &Runner) -> Value {
     json!({
         "users": USERS,
         "edit_token": runner.edit_token.reveal(),
-        "store": runner.kind,
-        "last_transaction_ttl": runner.last_transaction.as_secs(),
+        "store": runner.backend,
+        "last_transaction_ttl": runner.last_transaction_ttl.as_secs(),
         "lock_ttl_ms": runner.lock_ttl.map(|ttl| ttl.as_millis()),
         "version": env!("CARGO_PKG_VERSION"),
     })
 }
 
-async fn deliver(runner: &Arc<Runner>, post: Post) -> Result<Value, Refusal> {
-    post.check()?;
-    let deliveries: Vec<Vec<Value>> = (0..post.times).map(|_| post.events()).collect();
+async fn deliver(runner: &Arc<Runner>, call: DeliverCall) -> Result<Value, Refusal> {
+    call.check()?;
+    let deliveries: Vec<Vec<Value>> = (0..call.times).map(|_| call.events()).collect();
     if let Some(last) = deliveries.last() {
-        runner.remember(&post.user, last);
+        runner.remember(&call.user, last);
     }
-    let answers = if post.at_once {
+    let delivered = if call.at_once {
         let all = deliveries.iter().map(|events| runner.post(events));
         futures_util::future::join_all(all).await
     } else {
-        let mut answers = Vec::new();
+        let mut delivered = Vec::new();
         for events in &deliveries {
-            answers.push(runner.post(events).await);
+            delivered.push(runner.post(events).await);
         }
-        answers
+        delivered
     };
-    Ok(json!({ "deliveries": answers }))
+    Ok(json!({ "deliveries": delivered }))
 }
 
 async fn redeliver(runner: &Arc<Runner>, user: &str) -> Result<Value, Refusal> {
     let Some(events) = runner.last_of(user) else {
         return Err(Refusal::new(StatusCode::CONFLICT, "nothing was delivered for this user yet"));
     };
-    let answer = runner.post(&redelivered(events)).await;
-    Ok(json!({ "deliveries": [answer] }))
+    let delivered = runner.post(&redelivered(events)).await;
+    Ok(json!({ "deliveries": [delivered] }))
 }
 
-fn set_weather(runner: &Runner, set: &SetWeather) -> Result<Value, Refusal> {
+fn set_weather(runner: &Runner, call: &WeatherCall) -> Result<Value, Refusal> {
     let Weather::Sample(sample) = &runner.weather else {
         let why = "the weather is a real provider's: only the sample can be slowed down";
         return Err(Refusal::new(StatusCode::CONFLICT, why));
     };
-    if set.delay_ms > 10_000 {
+    if call.delay_ms > 10_000 {
         return Err(Refusal::bad("delay_ms is not 0 to 10000"));
     }
-    sample.set_delay(Duration::from_millis(set.delay_ms));
-    Ok(json!(runner.view.set(|settings| settings.weather.delay_ms = set.delay_ms)))
+    sample.set_delay(Duration::from_millis(call.delay_ms));
+    Ok(json!(runner.view.set(|settings| settings.weather.delay_ms = call.delay_ms)))
 }
 
-fn set_store(runner: &Runner, set: &SetStore) -> Value {
-    runner.switch.set_down(set.down);
-    json!(runner.view.set(|settings| settings.store.down = set.down))
+fn set_store(runner: &Runner, call: &StoreCall) -> Value {
+    runner.store.set_down(call.down);
+    json!(runner.view.set(|settings| settings.store.down = call.down))
 }
 
-fn send(runner: &Runner, send: &Send) -> Result<Value, Refusal> {
-    if !(1..=50).contains(&send.jobs) {
+fn send_jobs(runner: &Runner, call: &JobsCall) -> Result<Value, Refusal> {
+    if !(1..=50).contains(&call.jobs) {
         return Err(Refusal::bad("jobs is not 1 to 50"));
     }
-    if !(1..=5).contains(&send.copies) {
+    if !(1..=5).contains(&call.copies) {
         return Err(Refusal::bad("copies is not 1 to 5"));
     }
-    if send.job_id.is_some() && send.jobs > 1 {
+    if call.job_id.is_some() && call.jobs > 1 {
         return Err(Refusal::bad("job_id names one job"));
     }
-    let id = || send.job_id.clone().unwrap_or_else(|| format!("job-{}", &unique_token()[..8]));
-    let jobs: Result<Vec<Job>, _> = (0..send.jobs).map(|_| Job::new(DOMAIN, id())).collect();
+    let id = || call.job_id.clone().unwrap_or_else(|| format!("job-{}", &unique_token()[..8]));
+    let jobs: Result<Vec<Job>, _> = (0..call.jobs).map(|_| Job::new(DOMAIN, id())).collect();
     let jobs = jobs.map_err(|malformed| Refusal::bad(malformed.to_string()))?;
     let full = |_| Refusal::new(StatusCode::TOO_MANY_REQUESTS, "the queue is full");
-    let (events, sent) = runner.jobs.send(&jobs, send.copies, send.shuffle).map_err(full)?;
-    let expiry = now_ms() / 1000 + TOKEN_SECONDS;
+    let (events, sent) = runner.queue.send(&jobs, call.copies, call.shuffle).map_err(full)?;
+    let expiry = now_ms() / 1000 + TOKEN_TTL_SECONDS;
     let jobs: Vec<Value> = jobs
         .iter()
         .map(|job| {

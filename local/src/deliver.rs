@@ -1,4 +1,4 @@
-//! Deliveries as LINE makes them: completed, signed, posted, and what became of them.
+//! Webhook deliveries as LINE makes them: completed, signed and posted; and their outcomes.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,20 +12,23 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use webhook::Ended;
 
-use crate::answer::Refusal;
-use crate::bounded::Bounded;
+use crate::bounded_map::BoundedMap;
 use crate::clock::now_ms;
+use crate::response::Refusal;
 use crate::runner::Runner;
 
-/// A request header by which the runner knows its own deliveries. It says nothing but which one it is.
-pub(crate) const DELIVERY: &str = "x-playground-delivery";
-/// More than the webhook takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The header by which the runner recognises its own deliveries: the delivery's id.
+pub(crate) const DELIVERY_HEADER: &str = "x-playground-delivery";
+/// Time limit for one delivery: more than the webhook takes.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the page asks to deliver.
+/// Largest number of deliveries whose outcomes are kept, and of users whose last delivery is.
+const MAX_DELIVERIES: usize = 1000;
+
+/// The body of `POST /playground/deliver`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Post {
+pub(crate) struct DeliverCall {
     pub(crate) user: String,
     events: Vec<Map<String, Value>>,
     #[serde(default = "one")]
@@ -42,24 +45,24 @@ fn yes() -> bool {
     true
 }
 
-/// What became of a delivery.
+/// The outcome of a delivery.
 #[derive(Serialize)]
 pub(crate) struct Delivered {
     id: String,
-    /// 0 if there was no answer.
+    /// 0 if there was no response.
     status: u16,
     ms: u64,
-    events: Vec<Event>,
+    events: Vec<DeliveredEvent>,
 }
 
 #[derive(Serialize)]
-struct Event {
+struct DeliveredEvent {
     id: Value,
     r#type: Value,
     path: &'static str,
 }
 
-impl Post {
+impl DeliverCall {
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let hex =
             |id: &str| id.len() == 32 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
@@ -83,14 +86,14 @@ impl Post {
         let complete = |event: &Map<String, Value>| {
             let mut event = event.clone();
             let mut set = |name: &str, value: Value| drop(event.insert(name.to_owned(), value));
-            // As long as LINE's.
+            // 26 characters, as LINE's.
             set("webhookEventId", format!("01{}", unique_token()[..24].to_uppercase()).into());
             set("timestamp", now_ms().into());
             set("mode", "active".into());
             set("source", json!({ "type": "user", "userId": self.user }));
             set("deliveryContext", json!({ "isRedelivery": false }));
             set("replyToken", unique_token().into());
-            // LINE gives none to answer somebody who has left.
+            // LINE sends no reply token with these.
             if matches!(event.get("type").and_then(Value::as_str), Some("unfollow" | "leave")) {
                 event.remove("replyToken");
             }
@@ -103,7 +106,7 @@ impl Post {
     }
 }
 
-/// The same events, as LINE sends them again.
+/// The same events, marked as a redelivery.
 pub(crate) fn redelivered(mut events: Vec<Value>) -> Vec<Value> {
     for event in &mut events {
         event["deliveryContext"]["isRedelivery"] = true.into();
@@ -111,39 +114,41 @@ pub(crate) fn redelivered(mut events: Vec<Value>) -> Vec<Value> {
     events
 }
 
-/// The deliveries on their way, and each user's last one.
+/// The outcomes of the latest deliveries, and the last delivery of each user.
 pub(crate) struct Deliveries {
-    endings: Mutex<Bounded<Vec<Ended>>>,
-    last: Mutex<Bounded<Vec<Value>>>,
+    outcomes: Mutex<BoundedMap<Vec<Ended>>>,
+    last_events: Mutex<BoundedMap<Vec<Value>>>,
 }
 
 impl Deliveries {
     pub(crate) fn new() -> Deliveries {
-        Deliveries { endings: Mutex::new(Bounded::new(1000)), last: Mutex::new(Bounded::new(1000)) }
+        let (outcomes, last_events) = (BoundedMap::new(MAX_DELIVERIES), BoundedMap::new(MAX_DELIVERIES));
+        Deliveries { outcomes: Mutex::new(outcomes), last_events: Mutex::new(last_events) }
     }
 
-    /// How the events of a delivery ended.
-    pub(crate) fn ended(&self, delivery: String, ended: Vec<Ended>) {
-        self.endings.lock().unwrap_or_else(PoisonError::into_inner).insert(delivery, ended);
+    /// Keeps the outcomes of a delivery's events, in their order.
+    pub(crate) fn ended(&self, delivery: String, outcomes: Vec<Ended>) {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(delivery, outcomes);
     }
 
-    fn endings(&self, delivery: &str) -> Vec<Ended> {
-        let endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
-        endings.get(delivery).cloned().unwrap_or_default()
+    fn outcomes(&self, delivery: &str) -> Vec<Ended> {
+        let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.get(delivery).cloned().unwrap_or_default()
     }
 }
 
 impl Runner {
+    /// Keeps the events of `user`'s last delivery, for a redelivery.
     pub(crate) fn remember(&self, user: &str, events: &[Value]) {
-        let mut last = self.deliveries.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.deliveries.last_events.lock().unwrap_or_else(PoisonError::into_inner);
         last.insert(user.to_owned(), events.to_vec());
     }
 
     pub(crate) fn last_of(&self, user: &str) -> Option<Vec<Value>> {
-        self.deliveries.last.lock().unwrap_or_else(PoisonError::into_inner).get(user).cloned()
+        self.deliveries.last_events.lock().unwrap_or_else(PoisonError::into_inner).get(user).cloned()
     }
 
-    /// Posts a signed delivery to the runner's own webhook, over HTTP as LINE would.
+    /// Posts a signed delivery to the runner's webhook, over HTTP as LINE would.
     pub(crate) async fn post(&self, events: &[Value]) -> Delivered {
         let start = Instant::now();
         let id = unique_token()[..12].to_owned();
@@ -154,21 +159,21 @@ impl Runner {
         let signature = self.line_secrets.first().map(|secret| sign(secret, &body)).unwrap_or_default();
         let headers = request.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for (name, value) in [("x-line-signature", &signature), (DELIVERY, &id)] {
+        for (name, value) in [("x-line-signature", &signature), (DELIVERY_HEADER, &id)] {
             if let Ok(value) = HeaderValue::from_str(value) {
                 headers.insert(name, value);
             }
         }
         *request.body_mut() = body.into();
-        let answer = self.http.send(request, start + PATIENCE, 64 << 10).await;
-        let mut ended = self.deliveries.endings(&id).into_iter();
-        let events = events.iter().map(|event| Event {
+        let response = self.http.send(request, start + DELIVERY_TIMEOUT, 64 << 10).await;
+        let mut outcomes = self.deliveries.outcomes(&id).into_iter();
+        let events = events.iter().map(|event| DeliveredEvent {
             id: event["webhookEventId"].clone(),
             r#type: event["type"].clone(),
-            path: path(ended.next()),
+            path: path(outcomes.next()),
         });
         Delivered {
-            status: answer.map_or(0, |answer| answer.status().as_u16()),
+            status: response.map_or(0, |response| response.status().as_u16()),
             ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
             events: events.collect(),
             id,
@@ -176,9 +181,9 @@ impl Runner {
     }
 }
 
-/// The path that an event took; without an ending the delivery itself was refused.
-fn path(ended: Option<Ended>) -> &'static str {
-    match ended {
+/// The path that an event took. There is no outcome if the whole delivery was refused.
+fn path(outcome: Option<Ended>) -> &'static str {
+    match outcome {
         Some(Ended::Handled) => "handled",
         Some(Ended::Busy) => "busy",
         Some(Ended::Duplicate) => "deduped",

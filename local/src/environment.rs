@@ -1,30 +1,30 @@
-//! The variables: those that are set, and what is made up where none is.
+//! The variables: those that are set, and generated or default values for the others.
 
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 use onetap_store::lease::unique_token;
 
 use crate::arguments::Options;
 
 const BASE_URL: &str = "LINE_API_BASE_URL";
 
-/// A variable that was unset, with what the runner made up.
+/// A secret that the runner generated for an unset variable.
 #[derive(Clone)]
-pub struct Made {
-    /// Its name.
+pub struct Generated {
+    /// The name of the variable.
     pub name: &'static str,
-    /// Its value: a secret of this run alone, so that it may be shown.
+    /// Its value. It is good for this run only, so it may be shown.
     pub value: String,
     /// Where it is used.
     pub used: &'static str,
 }
 
-impl std::fmt::Debug for Made {
+impl std::fmt::Debug for Generated {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Made({})", self.name)
+        write!(f, "Generated({})", self.name)
     }
 }
 
-/// Where each secret that can be made up is used.
+/// The secrets that can be generated, and where each is used.
 const SECRETS: [(&str, &str); 4] = [
     ("LINE_CHANNEL_SECRET", "signs POST /line/webhook (x-line-signature)"),
     ("LINE_CHANNEL_ACCESS_TOKEN", "bearer token of the stub's POST /v2/bot/message/reply"),
@@ -32,33 +32,34 @@ const SECRETS: [(&str, &str); 4] = [
     ("JOB_EVENTS_SECRET", "signs ?token=… of GET /jobs/{job_id}/events"),
 ];
 
-/// The environment, completed.
+/// The variables that are set, completed.
 pub(crate) struct Environment<'a> {
     given: &'a Variables<'a>,
+    /// Values that the options decide; they go before what is set.
     fixed: Vec<(&'static str, String)>,
-    made: Vec<Made>,
+    generated: Vec<Generated>,
     defaults: Vec<(&'static str, String)>,
 }
 
 impl<'a> Environment<'a> {
-    /// `given`, but for what the options decide, and with secrets for what is unset.
+    /// Completes `given`: the options go before it, and unset secrets are generated.
     pub(crate) fn new(given: &'a Variables<'a>, options: &Options, origin: &str) -> Environment<'a> {
         let mut fixed: Vec<_> = options.store.iter().map(|store| ("STORE", store.clone())).collect();
         if options.demo {
-            // Its taps meet in weather that can be slowed down, and its replies are counted.
+            // The demo slows the weather down, so that its taps meet.
             fixed.push(("WEATHER_PROVIDER", "sample".to_owned()));
         }
         let unset = SECRETS.into_iter().filter(|(name, _)| given.optional(name) == Ok(None));
-        let made = unset.map(|(name, used)| Made { name, value: unique_token(), used }).collect();
+        let generated = unset.map(|(name, used)| Generated { name, value: unique_token(), used }).collect();
         let defaults = vec![
             ("STORE", "memory".to_owned()),
             ("WEATHER_PROVIDER", "sample".to_owned()),
             ("JOB_EVENTS_ALLOW_ORIGIN", origin.to_owned()),
         ];
-        Environment { given, fixed, made, defaults }
+        Environment { given, fixed, generated, defaults }
     }
 
-    /// Where replies go: to the stub at `url`, unless another place is set; the demo's always.
+    /// Sends replies to the stub at `url`, unless another address is set; the demo's always. Returns whether it did.
     pub(crate) fn line_stub(&mut self, url: String, options: &Options) -> bool {
         let stub = options.demo || self.given.optional(BASE_URL) == Ok(None);
         if stub {
@@ -67,21 +68,22 @@ impl<'a> Environment<'a> {
         stub
     }
 
-    /// All of it, as the functions read it.
+    /// The variables as the functions read them.
     pub(crate) fn variables(&self) -> Variables<'_> {
         Variables::try_from_lookup(|name| {
             let among = |all: &[(&str, String)]| all.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
-            let made = || self.made.iter().find(|made| made.name == name).map(|made| made.value.clone());
+            let generated =
+                || self.generated.iter().find(|one| one.name == name).map(|one| one.value.clone());
             if let Some(fixed) = among(&self.fixed) {
                 return Ok(Some(fixed));
             }
-            Ok(self.given.optional(name)?.or_else(made).or_else(|| among(&self.defaults)))
+            Ok(self.given.optional(name)?.or_else(generated).or_else(|| among(&self.defaults)))
         })
     }
 
-    /// What was made up.
-    pub(crate) fn into_made(self) -> Vec<Made> {
-        self.made
+    /// The generated secrets.
+    pub(crate) fn into_generated(self) -> Vec<Generated> {
+        self.generated
     }
 }
 
@@ -105,8 +107,8 @@ mod tests {
         assert_eq!(all.optional("WEATHER_PROVIDER").unwrap().as_deref(), Some("sample"));
         assert_eq!(all.optional("LINE_CHANNEL_SECRET").unwrap().map(|secret| secret.len()), Some(32));
         drop(all);
-        let made: Vec<&str> = environment.into_made().iter().map(|made| made.name).collect();
-        assert_eq!(made, ["LINE_CHANNEL_SECRET", "LINE_CHANNEL_ACCESS_TOKEN", "JOB_EVENTS_SECRET"]);
+        let generated: Vec<&str> = environment.into_generated().iter().map(|one| one.name).collect();
+        assert_eq!(generated, ["LINE_CHANNEL_SECRET", "LINE_CHANNEL_ACCESS_TOKEN", "JOB_EVENTS_SECRET"]);
     }
 
     #[test]

@@ -1,36 +1,36 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Layout: `arguments`, `environment` and `start` are how it begins, `server` is the port, `crowd` how many it serves
-//! at a time, `control` the playground's own calls with `deliver` and `guard` beside it. `switch` over `mirror` is the
-//! store, `fuse` the consumer's, `queue` and `line` are AWS's and LINE's side. `view` is what the page shows, `live`
-//! how it is told, `page` the page itself, `demo` the story, `client` what tells it.
+//! Layout: `program` is `cargo local`; `arguments`, `environment` and `start` read its input and start it. `server` is the
+//! port, with `admission` as its limit; `control` is the playground's own API, with `deliver` and `origin` beside it.
+//! `outage_store` over `observed_store` is the store of all functions, `crashing_store` the consumer's; `queue` and `line`
+//! stand in for SQS and LINE. `view` is what the page shows, `live` streams it, `page` holds the page's files. `demo` is the
+//! story, told through `client`.
 
-mod answer;
+mod admission;
 pub mod arguments;
-mod bounded;
+mod bounded_map;
 pub mod client;
 mod clock;
 mod control;
-mod crowd;
+mod crashing_store;
 mod deliver;
 pub mod demo;
 mod environment;
-mod fuse;
-mod guard;
 mod line;
 mod live;
-mod mirror;
+mod observed_store;
+mod origin;
+mod outage_store;
 mod page;
 mod program;
 mod queue;
+mod response;
 mod runner;
 mod server;
 mod start;
-mod stopping;
-mod switch;
 mod view;
 
-pub use crowd::PLACES;
-pub use environment::Made;
+pub use admission::MAX_REQUESTS;
+pub use environment::Generated;
 pub use program::main;
 pub use start::{Local, StartError};

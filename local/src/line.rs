@@ -1,26 +1,26 @@
-//! LINE's side: it signs deliveries, issues the reply tokens in them, and takes one reply for each.
+//! LINE's side: it issues the reply tokens of genuine deliveries, and takes one reply for each.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
+use onetap_config::Secret;
 use onetap_line::Delivery;
 use onetap_line::signature::{Verdict, verify};
 use onetap_line::testing::{MessagingApi, Taken};
-use onetap_store::config::Secret;
 use serde_json::{Value, json};
 
-use crate::bounded::Bounded;
+use crate::bounded_map::BoundedMap;
 use crate::clock::now_ms;
 use crate::view::{Reply, View};
 
-/// Whose a reply token is, of the newest.
-const TOKENS: usize = 10_000;
+/// Largest number of reply tokens whose recipients are kept.
+const MAX_TOKENS: usize = 10_000;
 
-/// The stub, and whom its replies are for.
+/// The Messaging API's stub, and the recipients of its replies.
 pub(crate) struct Line {
     api: MessagingApi,
-    tokens: Arc<Mutex<Bounded<Recipient>>>,
+    recipients: Arc<Mutex<BoundedMap<Recipient>>>,
 }
 
 #[derive(Clone)]
@@ -31,31 +31,37 @@ struct Recipient {
 
 impl Line {
     pub(crate) fn new(api: MessagingApi, view: Arc<View>) -> Line {
-        let tokens = Arc::new(Mutex::new(Bounded::<Recipient>::new(TOKENS)));
-        let recipients = Arc::clone(&tokens);
+        let recipients = Arc::new(Mutex::new(BoundedMap::<Recipient>::new(MAX_TOKENS)));
+        let by_token = Arc::clone(&recipients);
         api.observe(move |taken| {
-            let known = recipients.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = by_token.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(recipient) = known.get(&taken.reply_token).cloned() {
                 drop(known);
                 view.replied(reply(taken, recipient));
             }
         });
-        Line { api, tokens }
+        Line { api, recipients }
     }
 
-    /// Issues the tokens of a genuine delivery, whoever brings it: this playground, or a program with the secret. A
-    /// token that was issued before stays as it is, used or not.
-    pub(crate) fn admit(&self, secrets: &[Secret], body: &[u8], signature: Option<&str>, delivery: &str) {
+    /// Issues the reply tokens of a delivery with a valid signature, from the playground or from a program that has the
+    /// secret. A token that was issued before stays as it is, used or not.
+    pub(crate) fn issue_tokens(
+        &self,
+        secrets: &[Secret],
+        body: &[u8],
+        signature: Option<&str>,
+        delivery: &str,
+    ) {
         if verify(secrets, body, signature) != Verdict::Genuine {
             return;
         }
         let events = Delivery::parse(body).map(|delivery| delivery.events).unwrap_or_default();
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recipients = self.recipients.lock().unwrap_or_else(PoisonError::into_inner);
         for event in events {
-            if let Some(token) = event.reply_token.filter(|token| tokens.get(token).is_none()) {
+            if let Some(token) = event.reply_token.filter(|token| recipients.get(token).is_none()) {
                 let user = event.source.user_id.unwrap_or_default();
                 self.api.issue(token.as_str());
-                tokens.insert(token, Recipient { user, delivery: delivery.to_owned() });
+                recipients.insert(token, Recipient { user, delivery: delivery.to_owned() });
             }
         }
     }
@@ -71,7 +77,7 @@ fn reply(taken: &Taken, recipient: Recipient) -> Reply {
     let text = texts.join("\n");
     let items = taken.messages.last().and_then(|message| message["quickReply"]["items"].as_array());
     let quick_replies = items.into_iter().flatten().map(|item| quick_reply(&item["action"])).collect();
-    let path = if text == webhook::talk::PROCESSING { "busy" } else { "handled" };
+    let path = if text == webhook::replies::PROCESSING { "busy" } else { "handled" };
     let Recipient { user, delivery } = recipient;
     Reply { at: now_ms(), user, text, path, quick_replies, delivery }
 }

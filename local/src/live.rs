@@ -12,38 +12,38 @@ use job_events::Body;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
-use crate::queue::Jobs;
-use crate::stopping::Stopping;
+use crate::queue::JobQueue;
 use crate::view::View;
 
-/// Changes are told together, so often at most.
-const PACE: Duration = Duration::from_millis(100);
-/// What changes by the clock alone (an expiry, a message that comes back) is looked for so often.
-const LOOK: Duration = Duration::from_millis(250);
-const KEEPALIVE: Duration = Duration::from_secs(15);
+/// Shortest time between two updates; changes in between are sent together.
+const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two looks at what changes with the clock alone: keys expire, messages become visible again.
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Tells the clients what has changed: the first change at once, those that follow together.
-pub(crate) async fn tell(view: Arc<View>, jobs: Arc<Jobs>) {
+/// Sends changes to the clients: the first one at once, those that follow together.
+pub(crate) async fn send_updates(view: Arc<View>, queue: Arc<JobQueue>) {
     loop {
-        let _ = timeout(LOOK, view.changed()).await;
-        view.flush(jobs.counts());
-        sleep(PACE).await;
+        let _ = timeout(EXPIRY_CHECK_INTERVAL, view.changed()).await;
+        view.flush(queue.counts());
+        sleep(MIN_UPDATE_INTERVAL).await;
     }
 }
 
 struct Client {
     view: Arc<View>,
-    jobs: Arc<Jobs>,
-    stopping: Stopping,
-    /// What comes after the snapshot; before it, and after having fallen behind, nothing.
-    told: Option<broadcast::Receiver<Bytes>>,
+    queue: Arc<JobQueue>,
+    shutdown: CancellationToken,
+    /// The updates since the snapshot. `None` before the first snapshot.
+    updates: Option<broadcast::Receiver<Bytes>>,
 }
 
-/// The body of a stream. A client that reads slowly holds up nobody and costs no memory: it is a reader of the last
-/// few messages that all share, and when those have passed it by it begins anew.
-pub(crate) fn body(view: Arc<View>, jobs: Arc<Jobs>, stopping: Stopping) -> Body {
-    let client = Client { view, jobs, stopping, told: None };
+/// The body of a stream. A slow client delays nobody and costs no memory: all clients share one buffer of updates, and a
+/// client that misses some of them gets a new snapshot.
+pub(crate) fn body(view: Arc<View>, queue: Arc<JobQueue>, shutdown: CancellationToken) -> Body {
+    let client = Client { view, queue, shutdown, updates: None };
     let frames = stream::unfold(client, |mut client| async move {
         let text = client.next().await?;
         Some((Ok::<_, Infallible>(Frame::data(text)), client))
@@ -53,24 +53,24 @@ pub(crate) fn body(view: Arc<View>, jobs: Arc<Jobs>, stopping: Stopping) -> Body
 
 impl Client {
     async fn next(&mut self) -> Option<Bytes> {
-        let Some(told) = &mut self.told else {
+        let Some(updates) = &mut self.updates else {
             return Some(self.snapshot());
         };
         tokio::select! {
             biased;
-            () = self.stopping.asked() => None,
-            next = told.recv() => match next {
+            () = self.shutdown.cancelled() => None,
+            next = updates.recv() => match next {
                 Ok(text) => Some(text),
                 Err(RecvError::Lagged(_)) => Some(self.snapshot()),
                 Err(RecvError::Closed) => None,
             },
-            () = sleep(KEEPALIVE) => Some(Bytes::from_static(b": keep-alive\n\n")),
+            () = sleep(KEEPALIVE_INTERVAL) => Some(Bytes::from_static(b": keep-alive\n\n")),
         }
     }
 
     fn snapshot(&mut self) -> Bytes {
-        let (snapshot, told) = self.view.subscribe(self.jobs.counts());
-        self.told = Some(told);
+        let (snapshot, updates) = self.view.subscribe(self.queue.counts());
+        self.updates = Some(updates);
         snapshot
     }
 }
@@ -79,7 +79,6 @@ impl Client {
 mod tests {
     use super::*;
     use crate::queue::Counts;
-    use crate::stopping::Stop;
     use crate::view::{Settings, StoreSetting, WeatherSetting};
 
     async fn name(body: &mut Body) -> Option<String> {
@@ -92,15 +91,15 @@ mod tests {
     async fn a_client_that_falls_behind_begins_anew_and_all_end_with_the_runner() {
         let store = StoreSetting { kind: "memory", down: false };
         let view = Arc::new(View::new(Settings { store, weather: WeatherSetting { delay_ms: 0 } }));
-        let jobs = Arc::new(Jobs::new(Arc::clone(&view)));
-        let (stop, stopping) = Stop::new();
-        let mut slow = body(Arc::clone(&view), Arc::clone(&jobs), stopping);
+        let queue = Arc::new(JobQueue::new(Arc::clone(&view)));
+        let shutdown = CancellationToken::new();
+        let mut slow = body(Arc::clone(&view), queue, shutdown.clone());
         assert_eq!(name(&mut slow).await.as_deref(), Some("event: snapshot"));
         for n in 1..=1000 {
             view.flush(Counts { sent: n, ..Counts::default() });
         }
         assert_eq!(name(&mut slow).await.as_deref(), Some("event: snapshot"));
-        stop.now();
+        shutdown.cancel();
         assert_eq!(name(&mut slow).await, None);
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 
 use crate::arguments::{Command, HELP, Options};
 use crate::{Local, demo};

@@ -1,41 +1,41 @@
-//! The queue and its consumer: jobs go in, the function is called as Lambda would call it, and may be killed.
+//! The job queue and its consumer: the function is invoked with batches as Lambda would invoke it, and can be killed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onetap_bus::{Job, next_seq};
-use onetap_sqs::{Queue, SqsEvent, settle};
+use onetap_sqs::{Queue, SqsEvent, completed};
 use onetap_store::{Commit, Store};
 use queue_consumer::QueueConsumer;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::timestamp;
-use crate::fuse::Fuse;
-use crate::stopping::Stopping;
+use crate::crashing_store::CrashingStore;
 use crate::view::View;
 
-/// A message that was received and not deleted comes again after this time.
-const VISIBILITY: Duration = Duration::from_secs(2);
-/// What a call of the function has, so that it ends before its messages come again.
-const CALL: Duration = Duration::from_millis(1800);
-/// So long after a consumer was killed another one starts.
-const RESTART: Duration = Duration::from_secs(1);
-/// What was received so often goes to the dead letters: as in `template.yaml`, more often than it can come while the
-/// store is down for a while.
-const RECEIVES: u32 = 100;
-/// As Lambda hands them out.
-const BATCH: usize = 10;
-/// The queue takes no more than this, dead letters included.
-const FULL: usize = 10_000;
+/// A message that was received and not deleted is delivered again after this time.
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for one invocation of the function, so that it ends before its messages are delivered again.
+const INVOCATION_TIMEOUT: Duration = Duration::from_millis(1800);
+/// Time between the death of a consumer and the start of the next.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
+/// A message that was received this often becomes a dead letter. As in `template.yaml`: an outage of the store must not
+/// turn good messages into dead letters.
+const MAX_RECEIVES: u32 = 100;
+/// Messages in a batch, as Lambda's default.
+const BATCH_SIZE: usize = 10;
+/// Largest number of messages, dead letters included.
+const MAX_MESSAGES: usize = 10_000;
 
-/// The domain of the jobs that are made here.
+/// The domain of the playground's jobs.
 pub(crate) const DOMAIN: &str = "scan";
 const STAGES: [&str; 5] = ["vision", "rule", "answer", "reward", "done"];
 
-/// What the queue has done so far, and how it stands.
+/// Totals since the start, and the queue's present state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
     /// Messages put on the queue.
@@ -59,62 +59,71 @@ pub(crate) enum Consumer {
     #[default]
     Idle,
     Working,
-    /// Until another one starts.
+    /// Until the next one starts.
     Killed,
 }
 
-/// The queue is full.
-pub(crate) struct Full;
+/// The queue holds its largest number of messages.
+pub(crate) struct QueueFull;
 
-/// The queue with its dead letters, and what is known of its jobs.
-pub(crate) struct Jobs {
-    queue: Queue,
-    dead: Queue,
+/// The queue with its dead letters, and the progress of its jobs.
+pub(crate) struct JobQueue {
+    messages: Queue,
+    dead_letters: Queue,
     view: Arc<View>,
-    ledger: Mutex<Ledger>,
+    progress: Mutex<Progress>,
 }
 
 #[derive(Default)]
-struct Ledger {
+struct Progress {
     counts: Counts,
-    /// By its log: a job that still lacks some of its events, and the messages that are to end it.
-    open: HashMap<String, Open>,
+    /// The jobs whose last event is not sent yet, by the name of their log.
+    unfinished: HashMap<String, UnfinishedJob>,
 }
 
-struct Open {
-    left: HashSet<String>,
+struct UnfinishedJob {
+    /// The events that are not committed yet.
+    pending: HashSet<String>,
+    /// The messages to send once nothing is pending.
     last: Vec<String>,
 }
 
-impl Jobs {
-    pub(crate) fn new(view: Arc<View>) -> Jobs {
-        let dead = Queue::new("jobs-dead");
-        let queue = Queue::new("jobs").with_visibility(VISIBILITY).with_dead_letters(&dead, RECEIVES);
-        Jobs { queue, dead, view, ledger: Mutex::default() }
+impl JobQueue {
+    pub(crate) fn new(view: Arc<View>) -> JobQueue {
+        let dead_letters = Queue::new("jobs-dead");
+        let messages = Queue::new("jobs")
+            .with_visibility(VISIBILITY_TIMEOUT)
+            .with_dead_letters(&dead_letters, MAX_RECEIVES);
+        JobQueue { messages, dead_letters, view, progress: Mutex::default() }
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, change: impl FnOnce(&mut Counts)) {
-        change(&mut self.ledger().counts);
+        change(&mut self.progress().counts);
         self.view.touch();
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let (len, in_flight) = (self.queue.len(), self.queue.in_flight());
-        let counts = self.ledger().counts.clone();
-        Counts { waiting: len.saturating_sub(in_flight), in_flight, dead: self.dead.len(), ..counts }
+        let (len, in_flight) = (self.messages.len(), self.messages.in_flight());
+        let counts = self.progress().counts.clone();
+        Counts { waiting: len.saturating_sub(in_flight), in_flight, dead: self.dead_letters.len(), ..counts }
     }
 
-    /// Sends all events of these jobs, each `copies` times: how many events a job has, and how many messages that is.
+    /// Sends all events of these jobs, each `copies` times. Returns the number of events of a job, and of messages in all.
     ///
-    /// A job's very last event is sent once the others have come through, as the end of a pipeline is: it ends the
-    /// streams of those who follow the job.
-    pub(crate) fn send(&self, jobs: &[Job], copies: usize, shuffled: bool) -> Result<(usize, usize), Full> {
+    /// A job's last event is sent once the others are committed, as the last stage of a pipeline would: it ends the streams
+    /// that follow the job.
+    pub(crate) fn send(
+        &self,
+        jobs: &[Job],
+        copies: usize,
+        shuffled: bool,
+    ) -> Result<(usize, usize), QueueFull> {
         let mut messages = Vec::new();
-        let mut opened = Vec::new();
+        let mut unfinished = Vec::new();
         let mut per_job = 0;
         for job in jobs {
             let mut events: Vec<String> =
@@ -122,78 +131,85 @@ impl Jobs {
             per_job = events.len();
             let last = events.pop().into_iter().flat_map(|text| vec![text; copies]).collect();
             messages.extend(events.iter().flat_map(|text| vec![text.clone(); copies]));
-            opened.push((log(job), Open { left: events.into_iter().collect(), last }));
+            let pending = events.into_iter().collect();
+            unfinished.push((log(job), UnfinishedJob { pending, last }));
         }
         if shuffled {
             shuffle(&mut messages);
         }
-        let mut ledger = self.ledger();
-        let open: usize = ledger.open.values().map(|open| open.left.len()).sum();
-        if self.queue.len() + self.dead.len() + open.max(messages.len()) > FULL {
-            return Err(Full);
+        let mut progress = self.progress();
+        let pending: usize = progress.unfinished.values().map(|job| job.pending.len()).sum();
+        if self.messages.len() + self.dead_letters.len() + pending.max(messages.len()) > MAX_MESSAGES {
+            return Err(QueueFull);
         }
-        ledger.counts.sent += messages.len() as u64;
-        ledger.open.extend(opened);
-        drop(ledger);
-        messages.into_iter().for_each(|message| self.queue.send(message));
+        progress.counts.sent += messages.len() as u64;
+        progress.unfinished.extend(unfinished);
+        drop(progress);
+        messages.into_iter().for_each(|message| self.messages.send(message));
         self.view.touch();
         Ok((per_job, per_job * copies * jobs.len()))
     }
 
-    /// Notes the store's answer to one event of a job's log.
-    pub(crate) fn answered(&self, log: &str, text: &str, answer: &Commit) {
-        let mut ledger = self.ledger();
-        match answer {
-            Commit::Applied(_) => ledger.counts.effects += 1,
-            Commit::Refused(_) => ledger.counts.duplicates += 1,
+    /// Counts the commit of one event, and sends the job's last event when it was the last pending one.
+    pub(crate) fn committed(&self, log: &str, event: &str, commit: &Commit) {
+        let mut progress = self.progress();
+        match commit {
+            Commit::Applied(_) => progress.counts.effects += 1,
+            Commit::Refused(_) => progress.counts.duplicates += 1,
         }
-        let last =
-            ledger.open.get_mut(log).is_some_and(|open| open.left.remove(text) && open.left.is_empty());
-        let last = last.then(|| ledger.open.remove(log)).flatten().map(|open| open.last).unwrap_or_default();
-        ledger.counts.sent += last.len() as u64;
-        drop(ledger);
-        last.into_iter().for_each(|message| self.queue.send(message));
+        let job = progress.unfinished.get_mut(log);
+        let last = job.is_some_and(|job| job.pending.remove(event) && job.pending.is_empty());
+        let job = if last { progress.unfinished.remove(log) } else { None };
+        let last = job.map(|job| job.last).unwrap_or_default();
+        progress.counts.sent += last.len() as u64;
+        drop(progress);
+        last.into_iter().for_each(|message| self.messages.send(message));
         self.view.touch();
     }
 
-    /// Calls the function with batch after batch, until it is told to stop; the batch that runs then is finished.
-    pub(crate) async fn consume(&self, function: QueueConsumer, fuse: Arc<Fuse>, mut stopping: Stopping) {
+    /// Invokes the function with batch after batch, until the shutdown; the batch that runs then is finished.
+    pub(crate) async fn consume(
+        &self,
+        function: QueueConsumer,
+        store: Arc<CrashingStore>,
+        shutdown: CancellationToken,
+    ) {
         loop {
             let mut event = SqsEvent::default();
             event.records = tokio::select! {
                 biased;
-                () = stopping.asked() => return,
-                records = self.queue.receive(BATCH) => records,
+                () = shutdown.cancelled() => return,
+                records = self.messages.receive(BATCH_SIZE) => records,
             };
             let records = event.records.clone();
             self.count(|counts| {
                 counts.delivered += records.len() as u64;
                 counts.consumer = Consumer::Working;
             });
-            let answer = tokio::select! {
-                answer = function.handle(event, Instant::now() + CALL) => Some(answer),
-                // The call ends where it stands. Nobody deletes its messages: they come again.
-                () = fuse.blown() => None,
+            let response = tokio::select! {
+                response = function.handle(event, Instant::now() + INVOCATION_TIMEOUT) => Some(response),
+                // The invocation is dropped where it stands. Its messages are not deleted, so they are delivered again.
+                () = store.crashed() => None,
             };
-            for done in answer.iter().flat_map(|answer| settle(&records, answer)) {
-                self.queue.delete(done.receipt_handle.as_deref().unwrap_or_default());
+            for done in response.iter().flat_map(|response| completed(&records, response)) {
+                self.messages.delete(done.receipt_handle.as_deref().unwrap_or_default());
             }
-            if answer.is_none() {
+            if response.is_none() {
                 self.count(|counts| (counts.consumer, counts.kills) = (Consumer::Killed, counts.kills + 1));
-                tokio::select! { () = stopping.asked() => {}, () = sleep(RESTART) => {} }
+                tokio::select! { () = shutdown.cancelled() => {}, () = sleep(RESTART_DELAY) => {} }
             }
             self.count(|counts| counts.consumer = Consumer::Idle);
         }
     }
 
-    /// The function, on a store that can stop it halfway.
+    /// The function, on a store that can crash it.
     pub(crate) fn consumer(
-        self: &Arc<Jobs>,
+        self: &Arc<JobQueue>,
         store: Arc<dyn Store>,
         config: queue_consumer::Config,
-    ) -> (QueueConsumer, Arc<Fuse>) {
-        let fuse = Arc::new(Fuse::new(store, Arc::clone(self)));
-        (QueueConsumer::new(Arc::clone(&fuse) as Arc<dyn Store>, config), fuse)
+    ) -> (QueueConsumer, Arc<CrashingStore>) {
+        let store = Arc::new(CrashingStore::new(store, Arc::clone(self)));
+        (QueueConsumer::new(Arc::clone(&store) as Arc<dyn Store>, config), store)
     }
 }
 
@@ -210,16 +226,16 @@ fn event(job: &Job, stage: &str, sub: u64) -> Option<String> {
     Some(event.to_string())
 }
 
-/// The job's own log, by the name that spec and bus give it.
+/// The name of the job's log, as the bus writes it.
 fn log(job: &Job) -> String {
     format!("{}:job:{}", job.domain(), job.id())
 }
 
-/// In an order of chance.
+/// Puts the items into a random order.
 fn shuffle<T>(all: &mut [T]) {
     for n in (1..all.len()).rev() {
-        // Without randomness the order stays: nothing here rests on it.
-        let other = getrandom::u64().map_or(n, |chance| (chance % (n as u64 + 1)) as usize);
+        // Without randomness the order stays: nothing depends on it.
+        let other = getrandom::u64().map_or(n, |random| (random % (n as u64 + 1)) as usize);
         all.swap(n, other);
     }
 }

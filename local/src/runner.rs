@@ -1,4 +1,4 @@
-//! Everything that runs behind the port.
+//! The four functions on one store, with what stands in for LINE and SQS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,54 +7,55 @@ use std::time::Duration;
 use edit_last_transaction::EditLastTransaction;
 use http::Uri;
 use job_events::JobEvents;
+use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::{Backend, ConfigError, Secret, Variables};
+use onetap_store::config::Backend;
 use onetap_store::{Batch, Commit, Error, Expect, Key, Store, Ttl};
 use onetap_weather::places::by_name;
 use onetap_weather::{Provider, Sample};
 use queue_consumer::QueueConsumer;
+use tokio_util::sync::CancellationToken;
 use webhook::Webhook;
 use webhook::plan::Saved;
-use webhook::profile::{Edit, Profile};
+use webhook::profile::{Profile, ProfileChange};
 
+use crate::crashing_store::CrashingStore;
 use crate::deliver::Deliveries;
-use crate::fuse::Fuse;
 use crate::line::Line;
-use crate::mirror::Mirror;
-use crate::queue::Jobs;
-use crate::stopping::Stopping;
-use crate::switch::Switch;
+use crate::observed_store::ObservedStore;
+use crate::outage_store::OutageStore;
+use crate::queue::JobQueue;
 use crate::view::{Settings, StoreSetting, View, WeatherSetting};
 
-/// The playground's two users. The same every time, so that a real store does not fill up with them.
+/// The playground's two users. Their ids never change, so that a real store does not fill up with users.
 pub(crate) const USERS: [&str; 2] =
     ["U000000000000000000000000000a11ce", "U00000000000000000000000000000b0b"];
-/// Where they live and work: a button that needs a saved place works from the first tap.
-const PLACES: [(Saved, &str); 2] = [(Saved::Home, "新北市永和區"), (Saved::Office, "臺北市信義區")];
+/// Their homes and offices, so that the buttons for a saved place work from the first tap.
+const SAVED_PLACES: [(Saved, &str); 2] = [(Saved::Home, "新北市永和區"), (Saved::Office, "臺北市信義區")];
 
-/// The sample is as slow as a real provider, or nobody could tap twice before it has answered.
-const DELAY: Duration = Duration::from_millis(600);
+/// Delay of the sample provider. It is as slow as a real one, so that a second tap can arrive before the first is answered.
+const SAMPLE_DELAY: Duration = Duration::from_millis(600);
 
 /// Where the weather comes from.
 pub(crate) enum Weather {
-    /// Made up, and as slow as one likes.
+    /// Made up, with a delay that can be set.
     Sample(Arc<Sample>),
     /// A real provider.
     Real,
 }
 
-/// Everything that runs.
+/// The functions and their surroundings.
 pub(crate) struct Runner {
     pub(crate) address: SocketAddr,
-    pub(crate) kind: &'static str,
+    pub(crate) backend: &'static str,
     pub(crate) webhook: Webhook,
     pub(crate) edit: EditLastTransaction,
     pub(crate) gateway: JobEvents,
     pub(crate) line: Line,
-    pub(crate) jobs: Arc<Jobs>,
-    pub(crate) fuse: Arc<Fuse>,
+    pub(crate) queue: Arc<JobQueue>,
+    pub(crate) consumer_store: Arc<CrashingStore>,
     pub(crate) view: Arc<View>,
-    pub(crate) switch: Arc<Switch>,
+    pub(crate) store: Arc<OutageStore>,
     pub(crate) weather: Weather,
     pub(crate) deliveries: Deliveries,
     pub(crate) http: onetap_http::Client,
@@ -62,57 +63,61 @@ pub(crate) struct Runner {
     pub(crate) line_secrets: Vec<Secret>,
     pub(crate) edit_token: Secret,
     pub(crate) job_secret: Secret,
-    pub(crate) last_transaction: Duration,
+    pub(crate) last_transaction_ttl: Duration,
     pub(crate) lock_ttl: Option<Duration>,
-    pub(crate) stopping: Stopping,
+    pub(crate) shutdown: CancellationToken,
 }
 
 impl Runner {
-    /// Builds every function as its own variables describe it, all on one store; the consumer is for the queue.
+    /// Builds every function from its variables, all on one store. The consumer is returned for the queue to invoke.
     pub(crate) fn build(
         variables: &Variables<'_>,
         times: webhook::Times,
         address: SocketAddr,
         api: MessagingApi,
-        stopping: Stopping,
+        shutdown: CancellationToken,
     ) -> Result<(Runner, QueueConsumer), ConfigError> {
         let store_config = onetap_store::Config::from_variables(variables)?;
-        let kind = kind(&store_config.backend);
+        let backend = backend_name(&store_config.backend);
         let http = onetap_http::Client::new();
         let (weather, provider) = match onetap_weather::Config::from_variables(variables)? {
             onetap_weather::Config::Sample => {
                 let sample = Arc::new(Sample::new());
-                sample.set_delay(DELAY);
+                sample.set_delay(SAMPLE_DELAY);
                 (Weather::Sample(Arc::clone(&sample)), sample as Arc<dyn Provider>)
             }
             real => (Weather::Real, real.open(&http)),
         };
         let delay_ms = match weather {
-            Weather::Sample(_) => u64::try_from(DELAY.as_millis()).unwrap_or_default(),
+            Weather::Sample(_) => u64::try_from(SAMPLE_DELAY.as_millis()).unwrap_or_default(),
             Weather::Real => 0,
         };
-        let settings =
-            Settings { store: StoreSetting { kind, down: false }, weather: WeatherSetting { delay_ms } };
+        let settings = Settings {
+            store: StoreSetting { kind: backend, down: false },
+            weather: WeatherSetting { delay_ms },
+        };
         let view = Arc::new(View::new(settings));
-        let mirror = Mirror::new(onetap_store::open(&store_config)?, Arc::clone(&view));
-        let switch = Arc::new(Switch::new(Arc::new(mirror)));
-        let store = || Arc::clone(&switch) as Arc<dyn Store>;
+        let store =
+            onetap_store::open(&store_config).map_err(|error| explain(error, &store_config.backend))?;
+        let observed = ObservedStore::new(store, Arc::clone(&view));
+        let outage = Arc::new(OutageStore::new(Arc::new(observed)));
+        let store = || Arc::clone(&outage) as Arc<dyn Store>;
 
         let webhook_config = webhook::Config { times, ..webhook::Config::from_variables(variables)? };
         let edit_config = edit_last_transaction::Config::from_variables(variables)?;
         let gateway_config = job_events::Config::from_variables(variables)?;
         let bus_config = onetap_bus::Config::from_variables(variables, &store_config)?;
-        let jobs = Arc::new(Jobs::new(Arc::clone(&view)));
-        let (consumer, fuse) = jobs.consumer(store(), bus_config);
+        let queue = Arc::new(JobQueue::new(Arc::clone(&view)));
+        let (consumer, consumer_store) = queue.consumer(store(), bus_config);
         let wrong = |_| ConfigError::new("--port", "makes no address");
         let runner = Runner {
             address,
-            kind,
+            backend,
             line: Line::new(api, Arc::clone(&view)),
             line_secrets: webhook_config.line.secrets.clone(),
             edit_token: edit_config.tokens.first().cloned().unwrap_or_else(|| Secret::new("")),
             job_secret: gateway_config.secrets.first().cloned().unwrap_or_else(|| Secret::new("")),
-            last_transaction: webhook_config.last_transaction,
+            last_transaction_ttl: webhook_config.last_transaction,
             lock_ttl: webhook_config.lock.map(|lock| lock.ttl),
             webhook: Webhook::new(store(), provider, &http, webhook_config)?,
             edit: EditLastTransaction::new(store(), edit_config),
@@ -120,29 +125,31 @@ impl Runner {
             webhook_uri: format!("http://{address}/line/webhook").parse().map_err(wrong)?,
             deliveries: Deliveries::new(),
             http,
-            jobs,
-            fuse,
+            queue,
+            consumer_store,
             view,
-            switch,
+            store: outage,
             weather,
-            stopping,
+            shutdown,
         };
         Ok((runner, consumer))
     }
 
-    /// Gives the two users a home and an office, if they have no profile yet. It is the first call of the store, and
-    /// shows whether there is one.
-    pub(crate) async fn furnish(&self) -> Result<(), Error> {
-        let profile = PLACES
+    /// Gives each of the two users a home and an office, unless the user has a profile. This is the first call of the store:
+    /// it fails if the store cannot be reached.
+    pub(crate) async fn create_profiles(&self) -> Result<(), Error> {
+        let profile = SAVED_PLACES
             .iter()
             .filter_map(|(saved, name)| Some((*saved, by_name(name)?)))
-            .fold(Profile::read(None), |profile, (saved, place)| profile.with(&Edit::Save(saved, place)));
+            .fold(Profile::read(None), |profile, (saved, place)| {
+                profile.with(&ProfileChange::Save(saved, place))
+            });
         for user in USERS {
             let key = Key::new(format!("user:{user}:profile"))?;
             let batch = Batch::new().put(&key, Expect::Absent, profile.to_json(), Ttl::Forever);
-            match self.switch.commit(&batch).await? {
+            match self.store.commit(&batch).await? {
                 Commit::Applied(_) => {}
-                // They were here before, and may have moved.
+                // The profile of an earlier run stays, with what its user has changed since.
                 Commit::Refused(_) => {}
             }
         }
@@ -150,12 +157,45 @@ impl Runner {
     }
 }
 
-fn kind(backend: &Backend) -> &'static str {
+/// Says what to type where the store is not in this build. Any table opens where DynamoDB is: the store connects later.
+fn explain(error: ConfigError, backend: &Backend) -> ConfigError {
+    match backend {
+        Backend::DynamoDb { .. } => {
+            ConfigError::new("STORE", "`dynamodb` is not in this build: type `cargo local-dynamodb`")
+        }
+        _ => error,
+    }
+}
+
+fn backend_name(backend: &Backend) -> &'static str {
     match backend {
         Backend::Memory => "memory",
         Backend::Upstash { .. } => "upstash",
         Backend::Redis { .. } => "redis",
         Backend::DynamoDb { .. } => "dynamodb",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onetap_store::Config;
+
+    use super::*;
+
+    #[test]
+    fn a_build_without_dynamodb_says_what_to_type() {
+        let set = [("STORE", "dynamodb"), ("DYNAMODB_TABLE", "onetap"), ("AWS_REGION", "us-east-1")];
+        let credentials = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
+        let lookup = |name: &str| {
+            set.iter().chain(&credentials).find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned())
+        };
+        let backend = Config::from_lookup(lookup).unwrap().backend;
+        let error =
+            explain(ConfigError::new("STORE", "names a backend that this build leaves out"), &backend);
+        assert_eq!(error.to_string(), "STORE: `dynamodb` is not in this build: type `cargo local-dynamodb`");
+        let aliases = include_str!("../../.cargo/config.toml");
+        let alias = "local-dynamodb = \"run --package onetap-local --features dynamodb --\"\n";
+        assert!(aliases.contains(alias), "{aliases}");
     }
 }

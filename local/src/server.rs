@@ -1,4 +1,4 @@
-//! The port: connections, what leads where, and a clean end.
+//! The HTTP server: connections, limits, routes, shutdown.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,30 +13,31 @@ use hyper::body::{Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
 use job_events::Body;
 use onetap_store::lease::unique_token;
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use webhook::Endings;
 
-use crate::answer::{Refusal, json_answer, whole};
+use crate::admission::{Admission, too_many_requests};
 use crate::control;
-use crate::crowd::{Crowd, too_many};
-use crate::deliver::DELIVERY;
+use crate::deliver::DELIVERY_HEADER;
 use crate::page::FILES;
+use crate::response::{Refusal, json_response, whole_response};
 use crate::runner::Runner;
-use crate::stopping::Stopping;
 
-/// No body is larger.
-const MAX_BODY: usize = 1 << 20;
-/// A request's head comes within this time, also on a connection that is kept: longer than clients keep one.
-const HEAD: Duration = Duration::from_secs(30);
-/// When stopping, what runs has so long.
-const GRACE: Duration = Duration::from_secs(2);
+/// Largest body of a request.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// Time limit for the head of a request, also of the next one on an idle connection: longer than clients keep one idle.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit for the requests that run when the shutdown begins.
+const REQUEST_GRACE: Duration = Duration::from_secs(2);
 
-/// On every answer, the functions' included: nothing here is to be framed, guessed at or loaded from elsewhere.
-const HEADERS: [(&str, &str); 4] = [
+/// On every response, the functions' included: no framing, no content sniffing, nothing loaded from another site.
+const SECURITY_HEADERS: [(&str, &str); 4] = [
     (
         "content-security-policy",
         "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -46,85 +47,70 @@ const HEADERS: [(&str, &str); 4] = [
     ("cross-origin-resource-policy", "same-origin"),
 ];
 
-/// Answers until it is told to stop, then lets what runs come to its end.
+/// Answers requests until the shutdown, then lets those that run come to their end.
 pub(crate) async fn serve(listener: TcpListener, runner: Arc<Runner>) {
-    let mut stopping = runner.stopping.clone();
-    let (mut connections, crowd) = (JoinSet::new(), Crowd::new());
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let (graceful, admission) = (GracefulShutdown::new(), Admission::new());
+    let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             biased;
-            () = stopping.asked() => break,
+            () = runner.shutdown.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, Arc::clone(&runner), crowd.clone()));
+                    let _ = stream.set_nodelay(true);
+                    let (runner, admission) = (Arc::clone(&runner), admission.clone());
+                    let service = service_fn(move |request| respond(Arc::clone(&runner), admission.clone(), request));
+                    // An error means that the client left or does not speak HTTP: nobody needs to know.
+                    connections.spawn(graceful.watch(http.serve_connection(TokioIo::new(stream), service)));
                 }
-                // One connection's trouble, or no descriptors left: then a moment later there may be some.
+                // An error of one connection, or no file descriptors left: a moment later there may be some.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             },
         }
     }
     drop(listener);
-    let ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(GRACE, ended).await.is_err() {
-        connections.shutdown().await;
-    }
-}
-
-async fn connection(stream: TcpStream, runner: Arc<Runner>, crowd: Crowd) {
-    let _ = stream.set_nodelay(true);
-    let mut stopping = runner.stopping.clone();
-    let service = service_fn(move |request| respond(Arc::clone(&runner), crowd.clone(), request));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    // An error is a client that went away, or did not speak HTTP: its own affair.
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        () = stopping.asked() => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
-        }
-    }
+    // Connections that are still open after the timeout are closed with the set.
+    let _ = tokio::time::timeout(REQUEST_GRACE, graceful.shutdown()).await;
 }
 
 async fn respond(
     runner: Arc<Runner>,
-    crowd: Crowd,
+    admission: Admission,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let mut answer = match crowd.enter() {
-        Some(place) => place.kept_by(answered(&runner, request).await.unwrap_or_else(Response::from)),
-        // An `EventSource` would never come back after another status.
-        None if is_job_stream(request.uri().path()) => runner.gateway.come_back(),
-        None => too_many(),
+    let mut response = match admission.admit() {
+        Some(permit) => permit.held_by(answer(&runner, request).await.unwrap_or_else(Response::from)),
+        // `EventSource` does not reconnect after any status but 200.
+        None if is_job_stream(request.uri().path()) => runner.gateway.retry_later(),
+        None => too_many_requests(),
     };
-    for (name, value) in HEADERS {
+    for (name, value) in SECURITY_HEADERS {
         let name = HeaderName::from_static(name);
-        answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
-    Ok(answer)
+    Ok(response)
 }
 
 fn is_job_stream(path: &str) -> bool {
     path.starts_with("/jobs/") && path.ends_with("/events")
 }
 
-async fn answered(runner: &Arc<Runner>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+async fn answer(runner: &Arc<Runner>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     route(runner, read(request).await?).await
 }
 
-/// The whole request, if it is not too large: what announces itself as such is not read at all.
+/// Reads the whole body. A body whose `Content-Length` is over the limit is refused before it is read.
 async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Refusal> {
     let too_large = || Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is over 1 MiB");
     let (head, body) = request.into_parts();
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: usize| length > MAX_BODY) {
+    if announced.is_some_and(|length: usize| length > MAX_BODY_BYTES) {
         return Err(too_large());
     }
-    match Limited::new(body, MAX_BODY).collect().await {
+    match Limited::new(body, MAX_BODY_BYTES).collect().await {
         Ok(body) => Ok(Request::from_parts(head, body.to_bytes())),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(_) => Err(Refusal::bad("the body broke off")),
@@ -143,16 +129,16 @@ async fn route(runner: &Arc<Runner>, request: Request<Bytes>) -> Result<Response
             Ok(runner.edit.handle(request).await.map(|body| whole_body(body.into())))
         }
         ["jobs", ..] => {
-            let stopping = runner.stopping.clone();
-            Ok(runner.gateway.handle(request).await.map(|body| until_stopped(body, stopping)))
+            let shutdown = runner.shutdown.clone();
+            Ok(runner.gateway.handle(request).await.map(|body| until_shutdown(body, shutdown)))
         }
         ["v2", "bot", ..] => {
             let (status, body) = runner.line.answer(&request);
-            Ok(whole(status, "application/json", body))
+            Ok(whole_response(status, "application/json", body))
         }
         ["metrics"] => {
             get(request.method())?;
-            Ok(whole(
+            Ok(whole_response(
                 StatusCode::OK,
                 "text/plain; version=0.0.4; charset=utf-8",
                 onetap_telemetry::prometheus(),
@@ -160,7 +146,7 @@ async fn route(runner: &Arc<Runner>, request: Request<Bytes>) -> Result<Response
         }
         ["health"] => {
             get(request.method())?;
-            Ok(json_answer(StatusCode::OK, &json!({ "status": "ok", "store": runner.kind })))
+            Ok(json_response(StatusCode::OK, &json!({ "status": "ok", "store": runner.backend })))
         }
         _ => Err(Refusal::not_found()),
     }
@@ -173,44 +159,44 @@ fn get(method: &Method) -> Result<(), Refusal> {
 fn file(name: &str, method: &Method) -> Result<Response<Body>, Refusal> {
     get(method)?;
     let file = FILES.iter().find(|file| file.name == name).ok_or_else(Refusal::not_found)?;
-    let mut answer = whole(StatusCode::OK, file.media, file.bytes);
-    // The program that serves it may be another one the next time.
-    answer.headers_mut().insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    Ok(answer)
+    let mut response = whole_response(StatusCode::OK, file.media, file.bytes);
+    // The next start may serve another version of the page.
+    response.headers_mut().insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
 }
 
-/// The webhook; how its events ended stays in this process, with the name of the delivery that asked.
+/// The webhook. The outcomes of its events stay in this process, under the id of the playground's delivery.
 async fn webhook(runner: &Runner, request: Request<Bytes>) -> Response<Body> {
     let text = |headers: &HeaderMap, name| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let own = text(request.headers(), DELIVERY);
+    let own = text(request.headers(), DELIVERY_HEADER);
     let signature = text(request.headers(), "x-line-signature");
     let delivery = own.clone().unwrap_or_else(|| unique_token()[..12].to_owned());
-    runner.line.admit(&runner.line_secrets, request.body(), signature.as_deref(), &delivery);
+    runner.line.issue_tokens(&runner.line_secrets, request.body(), signature.as_deref(), &delivery);
     let request = request.map(|body| lambda_http::Body::Binary(body.into()));
-    let mut answer = runner.webhook.handle(request).await;
-    let endings: Option<Endings> = answer.extensions_mut().remove();
+    let mut response = runner.webhook.handle(request).await;
+    let endings: Option<Endings> = response.extensions_mut().remove();
     if let (Some(delivery), Some(Endings(ended))) = (own, endings) {
         runner.deliveries.ended(delivery, ended);
     }
-    answer.map(|body| whole_body(Bytes::copy_from_slice(body.as_ref())))
+    response.map(|body| whole_body(Bytes::copy_from_slice(body.as_ref())))
 }
 
 fn whole_body(bytes: Bytes) -> Body {
     http_body_util::Full::new(bytes).boxed_unsync()
 }
 
-/// A stream that ends with the runner: its client comes back and resumes.
-fn until_stopped(body: Body, stopping: Stopping) -> Body {
+/// Ends a stream at the shutdown; its client reconnects later and resumes.
+fn until_shutdown(body: Body, shutdown: CancellationToken) -> Body {
     if http_body::Body::size_hint(&body).exact().is_some() {
         return body;
     }
-    let frames = stream::unfold((body, stopping), |(mut body, mut stopping)| async move {
+    let frames = stream::unfold((body, shutdown), |(mut body, shutdown)| async move {
         let frame: Option<Result<Frame<Bytes>, Infallible>> = tokio::select! {
             biased;
-            () = stopping.asked() => None,
+            () = shutdown.cancelled() => None,
             frame = body.frame() => frame,
         };
-        frame.map(|frame| (frame, (body, stopping)))
+        frame.map(|frame| (frame, (body, shutdown)))
     });
     StreamBody::new(frames).boxed_unsync()
 }

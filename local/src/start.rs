@@ -1,4 +1,4 @@
-//! From options and variables to a running bundle, and back to nothing.
+//! Starts and stops the bundle.
 
 use std::fmt;
 use std::io;
@@ -6,29 +6,28 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::{ConfigError, Secret, Variables};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Options;
-use crate::environment::{Environment, Made};
+use crate::environment::{Environment, Generated};
 use crate::runner::Runner;
-use crate::stopping::Stop;
 use crate::{live, server};
 
-/// The port, unless another is asked for.
-const PORT: u16 = 9000;
-/// What stops has so long.
-const GRACE: Duration = Duration::from_secs(3);
+const DEFAULT_PORT: u16 = 9000;
+/// Time limit for [`Local::stop`].
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why it does not start: one line.
+/// Why the bundle does not start. Its text is one line.
 #[derive(Debug)]
 pub enum StartError {
-    /// Somebody else listens there.
+    /// Another program listens on this port.
     PortTaken(u16),
-    /// The port cannot be had for another reason.
+    /// The port cannot be used for another reason.
     Port(u16, io::Error),
     /// A variable is missing or wrong.
     Config(ConfigError),
@@ -40,7 +39,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::PortTaken(port) => {
-                let next = port.checked_add(1).unwrap_or(PORT);
+                let next = port.checked_add(1).unwrap_or(DEFAULT_PORT);
                 write!(f, "port {port} is taken: stop what listens there, or try --port {next}")
             }
             StartError::Port(port, error) => write!(f, "port {port} cannot be used: {error}"),
@@ -58,14 +57,14 @@ impl From<ConfigError> for StartError {
     }
 }
 
-/// The bundle, running. [`stop`](Local::stop) it; dropped, it ends at once.
+/// The running bundle. [`Local::stop`] ends it gracefully, a drop ends it at once.
 pub struct Local {
     runner: Arc<Runner>,
-    made: Vec<Made>,
-    stub: Option<String>,
-    stop: Stop,
+    generated: Vec<Generated>,
+    line_stub: Option<String>,
+    /// What a graceful stop waits for: the server and the consumer.
     tasks: Vec<JoinHandle<()>>,
-    teller: JoinHandle<()>,
+    updates: JoinHandle<()>,
 }
 
 impl fmt::Debug for Local {
@@ -75,30 +74,31 @@ impl fmt::Debug for Local {
 }
 
 impl Local {
-    /// Starts the functions that `variables` describe, on a loopback port. What is required and unset is made up.
+    /// Starts the functions that `variables` describe, on a loopback port. Secrets that are required and unset are
+    /// generated.
     pub async fn start(options: &Options, variables: &Variables<'_>) -> Result<Local, StartError> {
-        let listener = listen(options.port.unwrap_or(if options.demo { 0 } else { PORT })).await?;
+        let listener = listen(options.port.unwrap_or(if options.demo { 0 } else { DEFAULT_PORT })).await?;
         let address = listener.local_addr().map_err(|error| StartError::Port(0, error))?;
         let origin = format!("http://{address}");
         let mut environment = Environment::new(variables, options, &origin);
         let token = environment.variables().required("LINE_CHANNEL_ACCESS_TOKEN")?;
-        // A port and a thread of its own: replies are taken however busy this runtime is.
+        // It has a port and a thread of its own: a busy runtime does not delay replies.
         let api = MessagingApi::start(Secret::new(token)).map_err(|error| StartError::Port(0, error))?;
         let uses_stub = environment.line_stub(api.url(), options);
-        let (stop, stopping) = Stop::new();
+        let shutdown = CancellationToken::new();
         let (runner, consumer) =
-            Runner::build(&environment.variables(), options.times, address, api, stopping.clone())?;
-        let made = environment.into_made();
-        runner.furnish().await.map_err(|error| StartError::Store(runner.kind, error))?;
+            Runner::build(&environment.variables(), options.times, address, api, shutdown.clone())?;
+        let generated = environment.into_generated();
+        runner.create_profiles().await.map_err(|error| StartError::Store(runner.backend, error))?;
 
         let runner = Arc::new(runner);
-        let (jobs, fuse) = (Arc::clone(&runner.jobs), Arc::clone(&runner.fuse));
+        let (queue, store) = (Arc::clone(&runner.queue), Arc::clone(&runner.consumer_store));
         let tasks = vec![
             tokio::spawn(server::serve(listener, Arc::clone(&runner))),
-            tokio::spawn(async move { jobs.consume(consumer, fuse, stopping).await }),
+            tokio::spawn(async move { queue.consume(consumer, store, shutdown).await }),
         ];
-        let teller = tokio::spawn(live::tell(Arc::clone(&runner.view), Arc::clone(&runner.jobs)));
-        Ok(Local { runner, made, stub: uses_stub.then_some(origin), stop, tasks, teller })
+        let updates = tokio::spawn(live::send_updates(Arc::clone(&runner.view), Arc::clone(&runner.queue)));
+        Ok(Local { runner, generated, line_stub: uses_stub.then_some(origin), tasks, updates })
     }
 
     /// Where it listens.
@@ -111,49 +111,50 @@ impl Local {
         format!("http://{}", self.runner.address)
     }
 
-    /// What was made up, because it was unset.
-    pub fn made(&self) -> &[Made] {
-        &self.made
+    /// The secrets that were generated because they were unset.
+    pub fn generated(&self) -> &[Generated] {
+        &self.generated
     }
 
-    /// What to say when it has started: where to look, and every secret that it made up; none that it was given.
+    /// The text for a start: the addresses, and every generated secret. It shows no secret that was set.
     pub fn greeting(&self) -> String {
         let url = self.url();
         let mut lines = vec![format!("onetap is running: open {url}/"), String::new()];
         let mut row = |name: &str, text: String| lines.push(format!("  {name:<27} {text}"));
-        row("store", self.runner.kind.to_owned());
+        row("store", self.runner.backend.to_owned());
         row(
             "LINE replies",
-            self.stub.clone().map_or("go to LINE_API_BASE_URL".to_owned(), |url| {
+            self.line_stub.clone().map_or("go to LINE_API_BASE_URL".to_owned(), |url| {
                 format!("are taken by a stub, POST {url}/v2/bot/message/reply")
             }),
         );
         row("metrics, health", format!("{url}/metrics  {url}/health"));
-        if !self.made.is_empty() {
+        if !self.generated.is_empty() {
             lines.extend([String::new(), "Made up for this run, because unset:".to_owned()]);
-            let made = self.made.iter();
-            lines.extend(made.map(|made| format!("  {:<27} {}  {}", made.name, made.value, made.used)));
+            let generated = self.generated.iter();
+            lines.extend(generated.map(|one| format!("  {:<27} {}  {}", one.name, one.value, one.used)));
         }
         lines.extend([String::new(), "Ctrl-C stops it.".to_owned()]);
         lines.join("\n")
     }
 
-    /// Stops: takes nothing new, ends the streams, lets the batch and the requests that run come to their end, within
-    /// three seconds.
+    /// Stops gracefully: accepts no connections, ends the streams, and waits up to three seconds for the requests and the
+    /// batch that run.
     pub async fn stop(mut self) {
-        self.stop.now();
+        self.runner.shutdown.cancel();
         let ended = async {
             for task in &mut self.tasks {
                 let _ = task.await;
             }
         };
-        let _ = timeout(GRACE, ended).await;
+        let _ = timeout(STOP_TIMEOUT, ended).await;
     }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.tasks.iter().chain([&self.teller]).for_each(JoinHandle::abort);
+        self.runner.shutdown.cancel();
+        self.tasks.iter().chain([&self.updates]).for_each(JoinHandle::abort);
     }
 }
 

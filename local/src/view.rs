@@ -1,4 +1,4 @@
-//! What the page shows, and what of it has changed since the page was told: one state, and small differences of it.
+//! What the page shows: one state, and the updates that carry its changes to the pages.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -14,16 +14,16 @@ use tokio::sync::{Notify, broadcast};
 use crate::clock::now_ms;
 use crate::queue::Counts;
 
-/// So many keys are shown; the longest untouched go first.
-const KEYS: usize = 10_000;
-/// So many records are kept, and so many of them are in a snapshot.
-const RECORDS: (usize, usize) = (2_000, 200);
-/// So many replies are kept, and so many of them are in a snapshot.
-const REPLIES: (usize, usize) = (500, 50);
-/// A value is shown up to here.
-const SHOWN: usize = 400;
-/// A client that is so many messages behind begins anew with a snapshot.
-const BEHIND: usize = 64;
+/// Largest number of keys; the least recently written are dropped first.
+const MAX_KEYS: usize = 10_000;
+const MAX_RECORDS: usize = 2_000;
+const MAX_RECORDS_IN_SNAPSHOT: usize = 200;
+const MAX_REPLIES: usize = 500;
+const MAX_REPLIES_IN_SNAPSHOT: usize = 50;
+/// Characters of a value that are shown.
+const MAX_VALUE_CHARS: usize = 400;
+/// Updates that are kept for slow clients. A client that misses one gets a new snapshot.
+const MAX_BUFFERED_UPDATES: usize = 64;
 
 /// A reply that the LINE stub took.
 #[derive(Clone, Serialize)]
@@ -56,49 +56,59 @@ pub(crate) struct WeatherSetting {
 
 /// A record of a log, as it was committed.
 #[derive(Clone, Serialize)]
-struct Told {
+struct LogRecord {
     log: String,
     position: String,
     text: String,
     at: u64,
 }
 
-/// A key's value: as much of it as is shown, and what it takes to know it again.
-struct Held {
+/// A key's value: the part that is shown, and a hash by which the whole value is recognised.
+struct KeyEntry {
     value: String,
     hash: u64,
     seq: Option<u64>,
     expires_at: Option<u64>,
-    touched: u64,
+    /// The number of the write that set it.
+    written: u64,
 }
 
+/// A key as the page reads it.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownKey<'a> {
     key: &'a str,
     value: &'a str,
     expires_at: Option<u64>,
 }
 
-/// Everything that is shown.
+/// What the page shows.
 pub(crate) struct View {
     state: Mutex<State>,
     changed: Notify,
 }
 
 struct State {
-    keys: HashMap<String, Held>,
-    touches: u64,
-    set: BTreeSet<String>,
-    gone: BTreeSet<String>,
-    records: VecDeque<Told>,
+    keys: HashMap<String, KeyEntry>,
+    writes: u64,
+    records: VecDeque<LogRecord>,
     records_total: u64,
     replies: VecDeque<Reply>,
     settings: Settings,
     queue: Counts,
-    /// How many of the newest records and replies nobody was told yet.
-    untold: (usize, usize),
-    settings_untold: bool,
-    told: broadcast::Sender<Bytes>,
+    unsent: Unsent,
+    updates: broadcast::Sender<Bytes>,
+}
+
+/// What has changed since the last update.
+#[derive(Default)]
+struct Unsent {
+    set: BTreeSet<String>,
+    gone: BTreeSet<String>,
+    /// How many of the newest records are new.
+    records: usize,
+    /// How many of the newest replies are new.
+    replies: usize,
+    settings: bool,
 }
 
 impl fmt::Debug for View {
@@ -111,17 +121,14 @@ impl View {
     pub(crate) fn new(settings: Settings) -> View {
         let state = State {
             keys: HashMap::new(),
-            touches: 0,
-            set: BTreeSet::new(),
-            gone: BTreeSet::new(),
+            writes: 0,
             records: VecDeque::new(),
             records_total: 0,
             replies: VecDeque::new(),
             settings,
             queue: Counts::default(),
-            untold: (0, 0),
-            settings_untold: false,
-            told: broadcast::channel(BEHIND).0,
+            unsent: Unsent::default(),
+            updates: broadcast::channel(MAX_BUFFERED_UPDATES).0,
         };
         View { state: Mutex::new(state), changed: Notify::new() }
     }
@@ -131,9 +138,9 @@ impl View {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let answer = change(&mut self.state());
+        let result = change(&mut self.state());
         self.changed.notify_one();
-        answer
+        result
     }
 
     /// Returns when something has changed since the last call.
@@ -141,61 +148,62 @@ impl View {
         self.changed.notified().await;
     }
 
-    /// Looks at it again, though nothing that is kept here has changed.
+    /// Asks for an update: something outside of the view, such as the queue, has changed.
     pub(crate) fn touch(&self) {
         self.changed.notify_one();
     }
 
-    /// Notes what an applied batch did. The keys of which the mirror knew something else than the batch expected: an
-    /// answer has overtaken another, and only the store knows.
+    /// Shows what an applied batch did. Returns the keys whose value here is not what the batch expected: replies arrived
+    /// in another order than the commits, and the store must be read.
     pub(crate) fn applied(&self, batch: &Batch, positions: &[Position], sent: u64) -> Vec<Key> {
         self.change(|state| state.apply(batch, positions, sent))
     }
 
-    /// Notes what the store says of a key.
+    /// Shows the value that a read of the store found.
     pub(crate) fn found(&self, key: &Key, there: Option<&str>) {
         self.change(|state| match there {
             None => state.remove(key.as_str()),
             Some(text) => {
-                let held = state.keys.get(key.as_str());
-                if held.is_none_or(|held| held.hash != hash(text)) {
-                    let expires_at = held.and_then(|held| held.expires_at);
-                    state.hold(key.as_str(), text, expires_at);
+                let entry = state.keys.get(key.as_str());
+                if entry.is_none_or(|entry| entry.hash != hash(text)) {
+                    let expires_at = entry.and_then(|entry| entry.expires_at);
+                    state.set(key.as_str(), text, expires_at);
                 }
             }
         });
     }
 
+    /// Shows a reply.
     pub(crate) fn replied(&self, reply: Reply) {
         self.change(|state| {
             state.replies.push_back(reply);
-            state.untold.1 += 1;
-            if state.replies.len() > REPLIES.0 {
+            state.unsent.replies += 1;
+            if state.replies.len() > MAX_REPLIES {
                 state.replies.pop_front();
             }
         });
     }
 
-    /// Changes the settings; those that hold now.
+    /// Changes the settings, and returns the new ones.
     pub(crate) fn set(&self, change: impl FnOnce(&mut Settings)) -> Settings {
         self.change(|state| {
             change(&mut state.settings);
-            state.settings_untold = true;
+            state.unsent.settings = true;
             state.settings.clone()
         })
     }
 
-    /// Tells everybody what has changed.
+    /// Sends what has changed to every client.
     pub(crate) fn flush(&self, queue: Counts) {
         self.state().flush(queue, now_ms());
     }
 
-    /// All of it, and what comes after it.
+    /// A snapshot, and the updates after it.
     pub(crate) fn subscribe(&self, queue: Counts) -> (Bytes, broadcast::Receiver<Bytes>) {
         let mut state = self.state();
-        // Those who listen already are told first, so that the snapshot has nothing that its reader is told again.
+        // First the other clients get what the snapshot includes: its reader must not get it as an update too.
         state.flush(queue, now_ms());
-        let receiver = state.told.subscribe();
+        let receiver = state.updates.subscribe();
         (state.snapshot(now_ms()), receiver)
     }
 }
@@ -206,8 +214,8 @@ impl State {
         let mut appended = positions.iter();
         for write in batch.writes() {
             if let Some((key, expect)) = write.expectation()
-                && let Some(held) = self.live(key.as_str(), sent)
-                && !expected(expect, held.hash)
+                && let Some(entry) = self.live(key.as_str(), sent)
+                && !expected(expect, entry.hash)
             {
                 doubtful.push(key.clone());
             }
@@ -219,23 +227,19 @@ impl State {
                             positions.get(*n).map(Position::to_string).unwrap_or_default()
                         }
                     };
-                    self.hold(key.as_str(), &text, expiry(*ttl, sent));
+                    self.set(key.as_str(), &text, expiry(*ttl, sent));
                 }
                 Write::PutIfNewer { key, seq, json, ttl } => {
-                    let there = self.live(key.as_str(), sent).and_then(|held| held.seq);
+                    let there = self.live(key.as_str(), sent).and_then(|entry| entry.seq);
                     if there.is_none_or(|there| there < *seq) {
-                        self.hold(key.as_str(), json, expiry(*ttl, sent));
+                        self.set(key.as_str(), json, expiry(*ttl, sent));
                     }
                 }
                 Write::Delete { key, .. } if doubtful.last() != Some(key) => self.remove(key.as_str()),
                 Write::Append { log, text, .. } => {
                     let position = appended.next().map(Position::to_string).unwrap_or_default();
-                    self.record(Told {
-                        log: log.as_str().to_owned(),
-                        position,
-                        text: text.clone(),
-                        at: sent,
-                    });
+                    let (log, text) = (log.as_str().to_owned(), text.clone());
+                    self.append(LogRecord { log, position, text, at: sent });
                 }
                 Write::Delete { .. } | Write::Check { .. } | Write::Publish { .. } => {}
             }
@@ -243,91 +247,90 @@ impl State {
         doubtful
     }
 
-    fn live(&self, key: &str, now: u64) -> Option<&Held> {
-        self.keys.get(key).filter(|held| held.expires_at.is_none_or(|end| now < end))
+    fn live(&self, key: &str, now: u64) -> Option<&KeyEntry> {
+        self.keys.get(key).filter(|entry| entry.expires_at.is_none_or(|end| now < end))
     }
 
-    fn hold(&mut self, key: &str, text: &str, expires_at: Option<u64>) {
-        self.touches += 1;
-        let value = cut(text);
-        let held = Held { value, hash: hash(text), seq: seq_of(text), expires_at, touched: self.touches };
-        self.keys.insert(key.to_owned(), held);
-        self.gone.remove(key);
-        self.set.insert(key.to_owned());
-        // In portions, because finding the oldest is a look at all.
-        if self.keys.len() > KEYS + KEYS / 20 {
-            let mut touched: Vec<u64> = self.keys.values().map(|held| held.touched).collect();
-            let surplus = touched.len() - KEYS;
-            let (_, newest_gone, _) = touched.select_nth_unstable(surplus - 1);
-            let bound = *newest_gone;
-            self.drop_where(|held| held.touched <= bound);
+    fn set(&mut self, key: &str, text: &str, expires_at: Option<u64>) {
+        self.writes += 1;
+        let (hash, seq) = (hash(text), seq_of(text));
+        let entry = KeyEntry { value: shorten(text), hash, seq, expires_at, written: self.writes };
+        self.keys.insert(key.to_owned(), entry);
+        self.unsent.gone.remove(key);
+        self.unsent.set.insert(key.to_owned());
+        // One in twenty at a time, because finding the oldest looks at all of them.
+        if self.keys.len() > MAX_KEYS + MAX_KEYS / 20 {
+            let mut written: Vec<u64> = self.keys.values().map(|entry| entry.written).collect();
+            let surplus = written.len() - MAX_KEYS;
+            let (_, newest_dropped, _) = written.select_nth_unstable(surplus - 1);
+            let bound = *newest_dropped;
+            self.remove_where(|entry| entry.written <= bound);
         }
     }
 
     fn remove(&mut self, key: &str) {
         if self.keys.remove(key).is_some() {
-            self.set.remove(key);
-            self.gone.insert(key.to_owned());
+            self.unsent.set.remove(key);
+            self.unsent.gone.insert(key.to_owned());
         }
     }
 
-    fn drop_where(&mut self, over: impl Fn(&Held) -> bool) {
+    fn remove_where(&mut self, unwanted: impl Fn(&KeyEntry) -> bool) {
         let gone: Vec<String> =
-            self.keys.iter().filter(|(_, held)| over(held)).map(|(key, _)| key.clone()).collect();
+            self.keys.iter().filter(|(_, entry)| unwanted(entry)).map(|(key, _)| key.clone()).collect();
         gone.iter().for_each(|key| self.remove(key));
     }
 
-    fn record(&mut self, record: Told) {
+    fn append(&mut self, record: LogRecord) {
         self.records.push_back(record);
         self.records_total += 1;
-        self.untold.0 += 1;
-        if self.records.len() > RECORDS.0 {
+        self.unsent.records += 1;
+        if self.records.len() > MAX_RECORDS {
             self.records.pop_front();
         }
     }
 
     fn flush(&mut self, queue: Counts, now: u64) {
-        self.drop_where(|held| held.expires_at.is_some_and(|end| end <= now));
-        let mut frames: Vec<Bytes> = Vec::new();
-        if !self.set.is_empty() || !self.gone.is_empty() {
-            let set: Vec<Shown<'_>> =
-                self.set.iter().filter_map(|key| Some(shown(key, self.keys.get(key)?))).collect();
-            frames.push(frame("keys", &json!({ "set": set, "gone": self.gone })));
+        self.remove_where(|entry| entry.expires_at.is_some_and(|end| end <= now));
+        let unsent = std::mem::take(&mut self.unsent);
+        let mut updates: Vec<Bytes> = Vec::new();
+        if !unsent.set.is_empty() || !unsent.gone.is_empty() {
+            let set: Vec<ShownKey<'_>> =
+                unsent.set.iter().filter_map(|key| Some(shown(key, self.keys.get(key)?))).collect();
+            updates.push(event("keys", &json!({ "set": set, "gone": unsent.gone })));
         }
-        if self.untold.0 > 0 {
-            frames.push(frame("records", &json!(newest(&self.records, self.untold.0))));
+        if unsent.records > 0 {
+            updates.push(event("records", &json!(newest(&self.records, unsent.records))));
         }
-        for reply in newest(&self.replies, self.untold.1) {
-            frames.push(frame("reply", &json!(reply)));
+        for reply in newest(&self.replies, unsent.replies) {
+            updates.push(event("reply", &json!(reply)));
         }
-        if self.settings_untold {
-            frames.push(frame("settings", &json!(self.settings)));
+        if unsent.settings {
+            updates.push(event("settings", &json!(self.settings)));
         }
         if self.queue != queue {
-            frames.push(frame("queue", &json!(queue)));
+            updates.push(event("queue", &json!(queue)));
         }
-        self.set.clear();
-        self.gone.clear();
-        (self.untold, self.settings_untold, self.queue) = ((0, 0), false, queue);
-        for frame in frames {
-            // Nobody listening is no error.
-            let _ = self.told.send(frame);
+        self.queue = queue;
+        for update in updates {
+            // It fails if no client is connected.
+            let _ = self.updates.send(update);
         }
     }
 
     fn snapshot(&self, now: u64) -> Bytes {
-        let keys: Vec<Shown<'_>> = self.keys.iter().map(|(key, held)| shown(key, held)).collect();
+        let keys: Vec<ShownKey<'_>> = self.keys.iter().map(|(key, entry)| shown(key, entry)).collect();
         let all = json!({
             "now": now,
             "store": self.settings.store,
             "weather": self.settings.weather,
             "keys": keys,
-            "replies": newest(&self.replies, REPLIES.1),
+            "replies": newest(&self.replies, MAX_REPLIES_IN_SNAPSHOT),
             "queue": self.queue,
-            "records": newest(&self.records, RECORDS.1),
+            "records": newest(&self.records, MAX_RECORDS_IN_SNAPSHOT),
             "records_total": self.records_total,
         });
-        frame("snapshot", &all)
+        event("snapshot", &all)
     }
 }
 
@@ -335,26 +338,27 @@ fn newest<T>(all: &VecDeque<T>, most: usize) -> Vec<&T> {
     all.iter().skip(all.len().saturating_sub(most)).collect()
 }
 
-fn shown<'a>(key: &'a str, held: &'a Held) -> Shown<'a> {
-    Shown { key, value: &held.value, expires_at: held.expires_at }
+fn shown<'a>(key: &'a str, entry: &'a KeyEntry) -> ShownKey<'a> {
+    ShownKey { key, value: &entry.value, expires_at: entry.expires_at }
 }
 
-fn frame(name: &str, data: &serde_json::Value) -> Bytes {
+/// A Server-Sent Event.
+fn event(name: &str, data: &serde_json::Value) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
 fn expiry(ttl: Ttl, sent: u64) -> Option<u64> {
-    ttl.millis().map(|life| sent.saturating_add(life))
+    ttl.millis().map(|ttl| sent.saturating_add(ttl))
 }
 
-/// Whether a key that holds this is what was expected.
+/// Whether a value with this hash meets the expectation.
 fn expected(expect: &Expect, there: u64) -> bool {
     match expect {
         Expect::Absent => false,

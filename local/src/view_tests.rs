@@ -77,11 +77,11 @@ fn a_state_goes_up_and_never_down() {
 }
 
 #[test]
-fn an_answer_that_overtakes_another_makes_the_mirror_ask() {
+fn replies_in_another_order_than_their_commits_make_the_store_be_read() {
     let view = view();
     let now = now_ms();
     assert!(view.applied(&put("lock", Expect::Absent, "ann"), &[], now).is_empty());
-    // Ann's release and Ben's lock, told in the wrong order.
+    // The replies to Ann's release and to Ben's lock, in the wrong order.
     assert_eq!(view.applied(&put("lock", Expect::Absent, "ben"), &[], now), [key("lock")]);
     view.found(&key("lock"), Some("ben"));
     assert_eq!(view.applied(&Batch::new().delete(&key("lock"), "ann"), &[], now), [key("lock")]);
@@ -103,42 +103,42 @@ fn a_swap_of_what_was_there_before_is_no_doubt() {
 fn what_expired_is_gone() {
     let view = view();
     let batch = Batch::new().put(&key("short"), Expect::Absent, "x", Duration::from_millis(1));
-    let (_, mut told) = view.subscribe(Counts::default());
+    let (_, mut updates) = view.subscribe(Counts::default());
     assert!(view.applied(&batch, &[], now_ms() - 10).is_empty());
     assert_eq!(shown(&view), []);
-    let (name, data) = read(&told.try_recv().unwrap());
+    let (name, data) = read(&updates.try_recv().unwrap());
     assert_eq!((name.as_str(), &data["gone"]), ("keys", &json!(["short"])));
 }
 
 #[test]
 fn changes_are_told_together_and_once() {
     let view = view();
-    let (_, mut told) = view.subscribe(Counts::default());
+    let (_, mut updates) = view.subscribe(Counts::default());
     for n in 0..100 {
         let expect = if n == 0 { Expect::Absent } else { is(&(n - 1).to_string()) };
         assert!(view.applied(&put("counter", expect, &n.to_string()), &[], now_ms()).is_empty());
     }
     // A newcomer's snapshot has them, and brings everybody else up to date first.
     let (_, mut newcomer) = view.subscribe(Counts::default());
-    let (name, data) = read(&told.try_recv().unwrap());
+    let (name, data) = read(&updates.try_recv().unwrap());
     assert_eq!((name.as_str(), &data["set"][0]["value"]), ("keys", &json!("99")));
     view.flush(Counts::default());
-    assert!(told.try_recv().is_err() && newcomer.try_recv().is_err(), "nothing is told twice");
+    assert!(updates.try_recv().is_err() && newcomer.try_recv().is_err(), "nothing is told twice");
     view.flush(Counts { sent: 1, ..Counts::default() });
     assert_eq!(read(&newcomer.try_recv().unwrap()).0, "queue");
 }
 
 #[test]
 fn a_long_value_is_cut_at_a_whole_character() {
-    assert_eq!(cut(&"天".repeat(401)), format!("{}…", "天".repeat(400)));
-    assert_eq!(cut(&"天".repeat(400)), "天".repeat(400));
+    assert_eq!(shorten(&"天".repeat(401)), format!("{}…", "天".repeat(400)));
+    assert_eq!(shorten(&"天".repeat(400)), "天".repeat(400));
 }
 
 #[test]
 fn keys_records_and_replies_are_bounded() {
     let view = view();
     let log = Log::new("scan:events:0").unwrap();
-    for n in 0..KEYS + KEYS / 10 {
+    for n in 0..MAX_KEYS + MAX_KEYS / 10 {
         let batch = put(&format!("key-{n}"), Expect::Absent, "x").append(&log, "x", Keep::about(1));
         assert!(view.applied(&batch, &[Position::new(1, 0)], now_ms()).is_empty());
         let text = n.to_string();
@@ -148,12 +148,12 @@ fn keys_records_and_replies_are_bounded() {
     let all = snapshot(&view);
     let names: Vec<&str> =
         all["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap()).collect();
-    assert!(names.len() <= KEYS + KEYS / 20, "{}", names.len());
-    assert!(names.contains(&format!("key-{}", KEYS + KEYS / 10 - 1).as_str()), "the newest is there");
+    assert!(names.len() <= MAX_KEYS + MAX_KEYS / 20, "{}", names.len());
+    assert!(names.contains(&format!("key-{}", MAX_KEYS + MAX_KEYS / 10 - 1).as_str()), "the newest is there");
     assert!(!names.contains(&"key-0"), "the oldest is not");
-    assert_eq!(all["records"].as_array().unwrap().len(), RECORDS.1);
-    assert_eq!(all["records_total"], KEYS + KEYS / 10);
-    assert_eq!(all["replies"].as_array().unwrap().len(), REPLIES.1);
-    assert_eq!(view.state().records.len(), RECORDS.0);
-    assert_eq!(view.state().replies.len(), REPLIES.0);
+    assert_eq!(all["records"].as_array().unwrap().len(), MAX_RECORDS_IN_SNAPSHOT);
+    assert_eq!(all["records_total"], MAX_KEYS + MAX_KEYS / 10);
+    assert_eq!(all["replies"].as_array().unwrap().len(), MAX_REPLIES_IN_SNAPSHOT);
+    assert_eq!(view.state().records.len(), MAX_RECORDS);
+    assert_eq!(view.state().replies.len(), MAX_REPLIES);
 }

@@ -10,10 +10,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use onetap_config::Secret;
 use onetap_line::signature;
 use onetap_servers::runtime::Answer;
 use onetap_servers::{Program, RuntimeApi};
-use onetap_store::config::Secret;
 use serde_json::{Value, json};
 
 /// Signs the deliveries in `events/webhook`.

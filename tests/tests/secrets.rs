@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use http::Method;
 use onetap_bus::{Event, Job};
+use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
 use onetap_servers::{Backend, Broken, Environment, Fault as ServerFault};
-use onetap_store::config::{ConfigError, Secret, Variables};
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{
@@ -361,7 +361,7 @@ async fn nothing_that_was_read_from_a_request_shows_its_words() {
     hides(onetap_line::Delivery::parse(b"PLANTED").unwrap_err());
     hides(onetap_ledger::Entry::from_body(entry().as_bytes()).unwrap());
     hides(onetap_ledger::Entry::from_body(br#"{"PLANTED":1}"#).unwrap_err());
-    hides(onetap_ledger::Edit::from_body(r#"{"附註":"PLANTED"}"#.as_bytes()).unwrap());
+    hides(onetap_ledger::Patch::from_body(r#"{"附註":"PLANTED"}"#.as_bytes()).unwrap());
     hides(onetap_ledger::IfMatch::parse("PLANTED"));
     hides(onetap_ledger::Slot::new("U-PLANTED", Duration::from_secs(1)).unwrap());
     hides(Job::new("scan", "PLANTED-job").unwrap());

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::Secret;
 
 use super::{Bench, PEERS, PROGRAMS, PYTHON, UPSTASH_PROGRAMS, example};
 use crate::Result;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::Secret;
 
 use super::{Bench, PROGRAMS, example};
 use crate::Result;

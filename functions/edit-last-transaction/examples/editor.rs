@@ -10,7 +10,7 @@ use std::error::Error;
 
 use edit_last_transaction::EditLastTransaction;
 use http::Request;
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

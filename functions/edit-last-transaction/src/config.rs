@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use onetap_store::MAX_TTL;
-use onetap_store::config::{ConfigError, Secret, Variables};
+use onetap_config::{ConfigError, Secret, Variables};
 use onetap_store::idem;
 
 const TOKENS: &str = "EDIT_API_TOKEN";
@@ -23,17 +22,12 @@ pub struct Config {
 impl Config {
     /// Reads `EDIT_API_TOKEN`, `LAST_TRANSACTION_TTL` and `IDEM_…`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
-        let list = variables.required(TOKENS)?;
-        let tokens: Vec<&str> = list.split(',').map(str::trim).filter(|token| !token.is_empty()).collect();
+        let tokens = variables.secrets(TOKENS)?;
         // What a header cannot carry would lock everybody out, and only be noticed then.
-        if tokens.is_empty() || !tokens.iter().all(|token| token.bytes().all(|b| b.is_ascii_graphic())) {
+        if !tokens.iter().all(|token| token.reveal().bytes().all(|b| b.is_ascii_graphic())) {
             return Err(ConfigError::new(TOKENS, "is not a token, or a list of them with commas between"));
         }
-        let life = Duration::from_secs(variables.positive(LIFE, 3600)?);
-        if life > MAX_TTL {
-            return Err(ConfigError::new(LIFE, "is more than ten years"));
-        }
-        let tokens = tokens.into_iter().map(Secret::new).collect();
+        let life = variables.seconds(LIFE, 3600)?;
         Ok(Config { tokens, life, idem: idem::Config::from_variables(variables)? })
     }
 }

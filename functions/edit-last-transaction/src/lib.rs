@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
-use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Slot, Step, etag, run, texts};
-use onetap_store::config::{ConfigError, Variables};
+use onetap_config::{ConfigError, Variables};
+use onetap_ledger::{Attempt, Change, Entry, Failure, Patch, Slot, Step, etag, texts};
 use onetap_store::idem::Idempotency;
-use onetap_store::{Store, open};
+use onetap_store::{Batch, Edit, Store, Values, open};
 use tokio::time::Instant;
 
 pub use answer::Answer;
@@ -91,13 +91,13 @@ impl EditLastTransaction {
                 Ok(entry) => self.change(request, &slot, Change::Put(entry), recorded).await,
                 Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
             },
-            Method::PATCH => match Edit::from_body(body) {
-                Ok(edit) => self.change(request, &slot, Change::Edit(edit), edited).await,
+            Method::PATCH => match Patch::from_body(body) {
+                Ok(patch) => self.change(request, &slot, Change::Edit(patch), edited).await,
                 Err(invalid) => failed(&Failure::Invalid(invalid), slot.life()),
             },
             Method::DELETE => {
-                let attempt = Attempt::new(Change::Delete, if_match(request.headers())).by(deadline(request));
-                match run(&self.store, &slot, &attempt).await {
+                let attempt = Attempt::new(Change::Delete, if_match(request.headers()));
+                match self.make(attempt, &slot, deadline(request)).await {
                     Ok(_) => empty(StatusCode::NO_CONTENT),
                     Err(failure) => failed(&failure, slot.life()),
                 }
@@ -107,7 +107,9 @@ impl EditLastTransaction {
     }
 
     async fn read(&self, slot: &Slot, deadline: Option<Instant>) -> Answer {
-        match slot.get(&self.store, deadline).await {
+        let read = |there: &Values| Ok((Batch::new(), there.get(slot.key()).map(str::to_owned)));
+        let edit = Edit::of(slot.key()).deadline(deadline);
+        match edit.apply(&*self.store, read).await.map_err(Failure::from) {
             Ok(Some(stored)) if Entry::read(&stored).is_some() => {
                 Success { status: 200, etag: Some(etag(&stored)), body: stored }.into()
             }
@@ -115,6 +117,17 @@ impl EditLastTransaction {
             Ok(None) => failed(&Failure::Missing, slot.life()),
             Err(failure) => failed(&failure, slot.life()),
         }
+    }
+
+    /// Makes the change, however often it is asked for.
+    async fn make(
+        &self,
+        mut attempt: Attempt,
+        slot: &Slot,
+        deadline: Option<Instant>,
+    ) -> Result<Step, Failure> {
+        let edit = attempt.edit(slot).deadline(deadline);
+        Ok(edit.apply(&*self.store, |there| attempt.write(slot, there)).await?)
     }
 
     /// Makes the change, once if it has a key.
@@ -126,11 +139,11 @@ impl EditLastTransaction {
         success: fn(&Step) -> Success,
     ) -> Answer {
         let deadline = deadline(request);
-        let attempt = Attempt::new(change, if_match(request.headers())).by(deadline);
+        let attempt = Attempt::new(change, if_match(request.headers()));
         let key = match idempotency_key(request.headers()) {
             Ok(Some(key)) => key,
             Ok(None) => {
-                return match run(&self.store, slot, &attempt).await {
+                return match self.make(attempt, slot, deadline).await {
                     Ok(step) => success(&step).into(),
                     Err(failure) => failed(&failure, slot.life()),
                 };
@@ -145,7 +158,7 @@ impl EditLastTransaction {
             payload: [condition, request.body().as_ref()],
             deadline,
         };
-        once(&self.store, &self.idem, &keyed, slot, &attempt, success).await
+        once(&self.idem, &keyed, slot, attempt, success).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use edit_last_transaction::EditLastTransaction;
 use lambda_http::{Error, Request, run, service_fn};
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 
 async fn start() -> Result<(), Error> {
     let function = EditLastTransaction::from_variables(&Variables::from_env())?;

@@ -1,13 +1,11 @@
 //! `Idempotency-Key`: a change that happens once, with its answer, however often it is asked for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
-use onetap_ledger::{Attempt, Failure, Slot, Step, next};
+use onetap_ledger::{Attempt, Failure, Slot, Step};
+use onetap_store::edit;
 use onetap_store::idem::{Call, Error, Idempotency, digest};
-use onetap_store::{Store, idem};
-use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::answer::{Answer, Success, failed, problem, replayed};
@@ -38,31 +36,29 @@ impl Keyed<'_> {
 /// Makes the change once for the key. The write and the answer are committed together, so that no crash leaves one
 /// without the other; a failure is not kept, and the next request tries anew.
 pub(crate) async fn once(
-    store: &Arc<dyn Store>,
     idem: &Idempotency,
     keyed: &Keyed<'_>,
     slot: &Slot,
-    attempt: &Attempt,
+    mut attempt: Attempt,
     success: impl Fn(&Step) -> Success,
 ) -> Answer {
-    let ran = AtomicBool::new(false);
-    let (ran, success) = (&ran, &success);
-    let change = |refusal: Vec<_>| async move {
-        ran.store(true, Ordering::Relaxed);
-        let step = next(store, slot, attempt, &refusal).await?;
-        Ok::<_, Failure>((step.batch(slot), success(&step)))
-    };
-    match keyed.call(idem).transact(change).await {
-        Ok(success) if ran.load(Ordering::Relaxed) => success.into(),
+    let mut ran = false;
+    let change = keyed.call(idem).edit(attempt.edit(slot), |there| {
+        ran = true;
+        let (writes, step) = attempt.write(slot, there)?;
+        Ok((writes, success(&step)))
+    });
+    match change.await {
+        Ok(success) if ran => success.into(),
         Ok(success) => replayed(success.into()),
         Err(error) => refused(error, slot.life()),
     }
 }
 
-fn refused(error: idem::Error<Success, Failure>, life: Duration) -> Answer {
+fn refused(error: Error<Success, edit::Error<Failure>>, life: Duration) -> Answer {
     let conflict = |message, wait| problem(StatusCode::CONFLICT, message, wait);
     match error {
-        Error::Function(failure) => failed(&failure, life),
+        Error::Function(error) => failed(&error.into(), life),
         Error::Mismatch => {
             problem(StatusCode::UNPROCESSABLE_ENTITY, "這個 Idempotency-Key 已用於另一個請求", None)
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use onetap_store::config::{ConfigError, Secret, Variables, is_http_url};
+use onetap_config::{ConfigError, Secret, Variables, is_http_url};
 
 /// Who may look, from where, and for how long at a time.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub struct Config {
     pub grace: Duration,
 }
 
-/// No stream is longer, and no pause in it.
-const LONGEST_SECONDS: u64 = 24 * 3600;
+/// The limit of each of the times above.
+const MAX_STREAM: Duration = Duration::from_secs(24 * 3600);
 
 impl Config {
     /// Reads `JOB_EVENTS_…` and `SSE_…`.
@@ -36,24 +36,17 @@ impl Config {
         if !is_origin(&origin) {
             return Err(ConfigError::new(ORIGIN, "is neither `*` nor an origin like https://example.com"));
         }
-        let secrets = variables.required(SECRET)?;
-        let secrets: Vec<Secret> =
-            secrets.split(',').map(str::trim).filter(|secret| !secret.is_empty()).map(Secret::new).collect();
-        if secrets.is_empty() {
-            return Err(ConfigError::new(SECRET, "is not set"));
-        }
-        let seconds = |name: &str, seconds: u64| {
-            let too_long = || ConfigError::new(name, "is over a day");
-            if seconds > LONGEST_SECONDS { Err(too_long()) } else { Ok(Duration::from_secs(seconds)) }
+        let up_to_a_day = |name: &str, time: Duration| {
+            if time > MAX_STREAM { Err(ConfigError::new(name, "is over a day")) } else { Ok(time) }
         };
         Ok(Config {
-            secrets,
+            secrets: variables.secrets(SECRET)?,
             allow_origin: HeaderValue::try_from(origin)
                 .map_err(|_| ConfigError::new(ORIGIN, "cannot stand in a header"))?,
-            max: seconds(MAX, variables.positive(MAX, 25)?)?,
-            keepalive: seconds(KEEPALIVE, variables.positive(KEEPALIVE, 15)?)?,
+            max: up_to_a_day(MAX, variables.seconds(MAX, 25)?)?,
+            keepalive: up_to_a_day(KEEPALIVE, variables.seconds(KEEPALIVE, 15)?)?,
             // 0 ends a stream with the job's last event.
-            grace: seconds(GRACE, variables.parsed(GRACE, "a whole number", 3)?)?,
+            grace: up_to_a_day(GRACE, variables.seconds_or_zero(GRACE, 3)?)?,
         })
     }
 }

@@ -20,7 +20,7 @@ use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use onetap_bus::{Follower, Job, Resume};
-use onetap_store::config::{ConfigError, Variables};
+use onetap_config::{ConfigError, Variables};
 use onetap_store::{Error, Store, open};
 
 pub use config::Config;
@@ -69,7 +69,7 @@ impl JobEvents {
             Ok(Call { job, what: What::Events(resume, left) }) => {
                 match self.events(job, resume, left).await {
                     // What it was, the store has logged.
-                    Err(Error::Unavailable { .. }) => Ok(come_back()),
+                    Err(Error::Unavailable { .. }) => Ok(retry_later()),
                     // What does not pass, such as wrong credentials, must not be asked for again and again.
                     answer => answer.map_err(unavailable),
                 }
@@ -79,9 +79,9 @@ impl JobEvents {
         self.headed(answer.unwrap_or_else(refused))
     }
 
-    /// The answer to a client for whose stream there is no room: for a server that counts its streams.
-    pub fn come_back(&self) -> Response<Body> {
-        self.headed(come_back())
+    /// The response to a client that must reconnect later: for a server that limits its streams.
+    pub fn retry_later(&self) -> Response<Body> {
+        self.headed(retry_later())
     }
 
     fn headed(&self, mut response: Response<Body>) -> Response<Body> {
@@ -125,9 +125,10 @@ fn event_stream(body: Body) -> Response<Body> {
     response
 }
 
-/// To a failure that passes: `EventSource` gives up for good after any status but 200, and comes back after an end.
-fn come_back() -> Response<Body> {
-    event_stream(Full::from(sse::come_back()).boxed_unsync())
+/// The response to a transient failure. `EventSource` never reconnects after a status other than 200, but does so after
+/// the end of a stream.
+fn retry_later() -> Response<Body> {
+    event_stream(Full::from(sse::retry_later()).boxed_unsync())
 }
 
 /// Flushes the metrics before the end of the body is told: after it, Lambda may freeze the process at once.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use job_events::JobEvents;
 use lambda_http::{Error, run_with_streaming_response, service_fn};
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 
 async fn run() -> Result<(), Error> {
     let gateway = JobEvents::from_variables(&Variables::from_env())?;

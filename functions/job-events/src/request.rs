@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, StatusCode};
 use onetap_bus::{Job, Resume};
+use onetap_config::Secret;
 use onetap_store::Position;
-use onetap_store::config::Secret;
 use percent_encoding::percent_decode_str;
 
 use crate::token::opens_for;

@@ -63,7 +63,7 @@ pub(crate) fn body(follower: Follower, keepalive: Duration, end: End) -> Body {
 }
 
 /// A stream that says no more than when to come back.
-pub(crate) fn come_back() -> String {
+pub(crate) fn retry_later() -> String {
     let chance = getrandom::u64().unwrap_or_default() % (LONGEST_PAUSE_MS - SHORTEST_PAUSE_MS + 1);
     format!("retry: {}\n\n", SHORTEST_PAUSE_MS + chance)
 }
@@ -86,7 +86,7 @@ impl Telling {
             next = self.follower.next() => match next {
                 Ok(record) => record.map(|record| event(&record)),
                 // The store has logged it. The client comes back and resumes.
-                Err(_) => self.last(come_back()),
+                Err(_) => self.last(retry_later()),
             },
             () = sleep_until(silence) => match self.end {
                 End { at, .. } if silence < at => Some(KEEPALIVE.to_owned()),

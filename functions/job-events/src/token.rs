@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
 use onetap_bus::Job;
-use onetap_store::config::Secret;
+use onetap_config::Secret;
 use sha2::Sha256;
 
 /// A token that opens `job` until `expiry`, in Unix seconds.

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::io::BufRead;
 use std::time::Duration;
 
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 use queue_consumer::QueueConsumer;
 use tokio::time::Instant;
 

@@ -12,8 +12,8 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::FutureExt;
 use lambda_runtime::{Context, LambdaEvent};
 use onetap_bus::{Bus, Event};
-use onetap_store::config::{self, ConfigError, Variables};
-use onetap_store::{Store, open};
+use onetap_config::{ConfigError, Variables};
+use onetap_store::{Store, config, open};
 use tokio::time::{Instant, timeout_at};
 
 pub use onetap_bus::Config;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use lambda_runtime::{Error, service_fn};
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 use queue_consumer::QueueConsumer;
 
 async fn run() -> Result<(), Error> {

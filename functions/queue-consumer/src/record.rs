@@ -74,7 +74,7 @@ impl Record {
             State::Failed(Failure::Panicked) => "panicked",
             State::Failed(Failure::HeldBack) => "held_back",
         };
-        onetap_telemetry::count("events_total", &[("outcome", outcome)]);
+        metrics::counter!("events_total", "outcome" => outcome).increment(1);
         let message_id = self.id.as_str();
         match &self.state {
             State::Failed(Failure::Malformed(reason)) => {

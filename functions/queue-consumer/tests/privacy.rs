@@ -13,6 +13,7 @@ use harness::{batch, later};
 use onetap_bus::Job;
 use onetap_store::Observed;
 use onetap_store::testing::{Fault, Faulty};
+use onetap_telemetry::Recorder;
 use queue_consumer::QueueConsumer;
 use support::{World, event_text};
 use tokio::time::Instant;
@@ -32,6 +33,8 @@ impl Write for Lines {
 
 #[tokio::test]
 async fn no_log_line_or_metric_names_a_job_or_quotes_an_event() {
+    let recorder = Recorder::default();
+    let _metrics = recorder.on_this_thread();
     let lines = Lines::default();
     let writer = {
         let lines = lines.clone();
@@ -64,7 +67,7 @@ async fn no_log_line_or_metric_names_a_job_or_quotes_an_event() {
     }
     drop(guard);
 
-    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap() + &onetap_telemetry::prometheus();
+    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap() + &recorder.prometheus();
     for outcome in ["published", "duplicate", "malformed", "store_error", "out_of_time"] {
         assert!(said.contains(outcome), "{outcome} is said");
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use http::Request;
 use lambda_http::Body;
+use onetap_config::{Secret, Variables};
 use onetap_line::signature::sign;
-use onetap_store::config::{Secret, Variables};
 use onetap_store::open;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use webhook::{Config, Times, Webhook};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use onetap_store::config::{ConfigError, Variables};
-use onetap_store::{MAX_TTL, idem};
+use onetap_config::{ConfigError, Variables};
+use onetap_store::idem;
 
 use crate::plan::Scope;
 
@@ -59,12 +59,7 @@ pub struct Lock {
 impl Config {
     /// Reads `variables`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
-        let seconds = |name: &str, default: u64| match Duration::from_secs(variables.positive(name, default)?)
-        {
-            life if life <= MAX_TTL => Ok(life),
-            _ => Err(ConfigError::new(name, "is more than ten years")),
-        };
-        let ttl = seconds("PROCESSING_LOCK_TIMEOUT_SECONDS", 5)?;
+        let ttl = variables.seconds("PROCESSING_LOCK_TIMEOUT_SECONDS", 5)?;
         let scope = match variables.optional("PROCESSING_LOCK_SCOPE")?.as_deref() {
             None | Some("selective") => Scope::Selective,
             Some("all") => Scope::All,
@@ -79,7 +74,7 @@ impl Config {
         Ok(Config {
             line: onetap_line::Config::from_variables(variables)?,
             lock: enabled.then_some(Lock { ttl, scope }),
-            last_transaction: seconds("LAST_TRANSACTION_TTL", 3600)?,
+            last_transaction: variables.seconds("LAST_TRANSACTION_TTL", 3600)?,
             idem,
             times: Times::default(),
         })

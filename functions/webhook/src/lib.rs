@@ -1,19 +1,24 @@
 #![doc = include_str!("../README.md")]
 
-mod change;
+mod claims;
 mod config;
 mod delivery;
+mod look_up;
 pub mod plan;
 pub mod profile;
-pub mod talk;
+pub mod replies;
+mod reply;
+mod session;
+mod user_edit;
+mod work;
 
 use std::sync::Arc;
 
 use http::{Method, StatusCode, header};
 use lambda_http::{Body, Request, Response};
+use onetap_config::{ConfigError, Variables};
 use onetap_line::signature::{Verdict, verify};
 use onetap_line::{Client, Delivery};
-use onetap_store::config::{ConfigError, Variables};
 use onetap_store::idem::Idempotency;
 use onetap_store::lease::unique_token;
 use onetap_store::{Store, open};
@@ -24,6 +29,8 @@ use tracing::Instrument;
 pub use config::{Config, Lock, Times};
 pub use delivery::{Ended, Endings};
 pub use plan::Scope;
+
+use session::Session;
 
 /// No delivery is larger.
 const MAX_BODY: usize = 1 << 20;
@@ -97,7 +104,7 @@ impl Webhook {
             tracing::warn!("a delivery is signed, and not JSON");
             return Err(StatusCode::BAD_REQUEST);
         };
-        Ok(delivery::Delivery::new(self, deadline).handle(&events).await)
+        Ok(delivery::handle(&Session::new(self, deadline), &events).await)
     }
 }
 

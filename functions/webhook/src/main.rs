@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 
 use lambda_http::{Error, run as run_lambda, service_fn};
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 use webhook::Webhook;
 
 async fn run() -> Result<(), Error> {

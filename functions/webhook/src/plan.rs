@@ -105,7 +105,7 @@ pub enum Say {
     /// To a group that the bot joined.
     Greeting,
     /// What the ledger has to say to a sentence that it cannot use.
-    Ledger(chat::Answer),
+    Ledger(chat::Problem),
 }
 
 /// When `event` happened: at its timestamp, or at `now` if it has none that can be true. Both in seconds since 1970.
@@ -177,9 +177,9 @@ fn words(text: &str, chat: Chat, now: Moment) -> Plan {
         Sentence::Delete => return Plan::Book(Change::Delete),
         Sentence::Edit(edit) => return Plan::Book(Change::Edit(edit)),
         Sentence::Note(note) => return Plan::Book(Change::Note(note)),
-        Sentence::EditProblem(answer) => return Plan::Say(Say::Ledger(answer)),
+        Sentence::EditProblem(problem) => return Plan::Say(Say::Ledger(problem)),
         // A number in a group's talk is no entry of ours that lacks something.
-        Sentence::NoteProblem(answer) if alone => return Plan::Say(Say::Ledger(answer)),
+        Sentence::NoteProblem(problem) if alone => return Plan::Say(Say::Ledger(problem)),
         Sentence::NoteProblem(_) | Sentence::Other => {}
     }
     let found = if is_place_text(text) { search(text) } else { Found::Nothing };

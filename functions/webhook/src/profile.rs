@@ -54,7 +54,7 @@ impl fmt::Debug for Profile {
 
 /// A change of a profile.
 #[derive(Clone, Debug)]
-pub enum Edit {
+pub enum ProfileChange {
     /// This place is saved.
     Save(Saved, &'static Place),
     /// This place was asked for.
@@ -101,21 +101,21 @@ impl Profile {
         self.recent.iter().filter_map(|name| by_name(name)).take(RECENT).collect()
     }
 
-    /// With `edit` made.
+    /// With `change` made.
     #[must_use]
-    pub fn with(mut self, edit: &Edit) -> Profile {
-        match edit {
-            Edit::Save(Saved::Home, place) => self.home = Some(place.name()),
-            Edit::Save(Saved::Office, place) => self.office = Some(place.name()),
-            Edit::Visit(place) => {
+    pub fn with(mut self, change: &ProfileChange) -> Profile {
+        match change {
+            ProfileChange::Save(Saved::Home, place) => self.home = Some(place.name()),
+            ProfileChange::Save(Saved::Office, place) => self.office = Some(place.name()),
+            ProfileChange::Visit(place) => {
                 let name = place.name();
                 self.recent.retain(|other| *other != name);
                 self.recent.insert(0, name);
                 self.recent.truncate(RECENT);
             }
-            Edit::Here(_) if self.active => {}
-            Edit::Here(at) | Edit::Activate(at) => self.turn(true, *at),
-            Edit::Deactivate(at) => self.turn(false, *at),
+            ProfileChange::Here(_) if self.active => {}
+            ProfileChange::Here(at) | ProfileChange::Activate(at) => self.turn(true, *at),
+            ProfileChange::Deactivate(at) => self.turn(false, *at),
         }
         self
     }

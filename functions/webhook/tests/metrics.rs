@@ -1,4 +1,4 @@
-//! What is counted. One test alone in its program: counters belong to the process.
+//! What is counted, on the thread of the test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod support;
@@ -10,31 +10,35 @@ use std::time::Duration;
 
 use onetap_line::testing::Fault as LineFault;
 use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_telemetry::Recorder;
 use support::*;
 use webhook::Times;
 
 /// A counter's values by its label.
-fn counted(name: &str) -> BTreeMap<String, u64> {
-    let text = onetap_telemetry::prometheus();
+fn counted(recorder: &Recorder, name: &str) -> BTreeMap<String, u64> {
+    let text = recorder.prometheus();
     let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.split_once(' '));
     let label = |labels: &str| labels.split('"').nth(1).unwrap_or_default().to_owned();
     lines.map(|(labels, count)| (label(labels), count.parse().unwrap())).collect()
 }
 
 /// What CloudWatch is told of a counter since the last time, by its outcome.
-fn told(name: &str) -> BTreeMap<String, u64> {
-    let lines = onetap_telemetry::emf();
+fn told(recorder: &Recorder, name: &str) -> BTreeMap<String, u64> {
+    let lines = recorder.emf();
     let lines = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     lines.filter_map(|line| Some((line["outcome"].as_str()?.to_owned(), line[name].as_u64()?))).collect()
 }
 
-fn expect(name: &str, values: &[(&str, u64)]) {
-    let values = values.iter().map(|(label, count)| ((*label).to_owned(), *count)).collect();
-    assert_eq!(counted(name), values, "{name}");
-}
-
 #[tokio::test]
 async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
+    let recorder = Recorder::default();
+    let _guard = recorder.on_this_thread();
+    let counted = |name: &str| counted(&recorder, name);
+    let told = |name: &str| told(&recorder, name);
+    let expect = |name: &str, values: &[(&str, u64)]| {
+        let values = values.iter().map(|(label, count)| ((*label).to_owned(), *count)).collect();
+        assert_eq!(counted(name), values, "{name}");
+    };
     let bot = Bot::new(memory());
     let too_many = || LineFault::Status(429, r#"{"message":"too many"}"#.into());
 
@@ -86,7 +90,7 @@ async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
     assert!(counted("weather_total").is_empty());
     bot.said();
     bot.weather.fail(true);
-    onetap_telemetry::emf();
+    recorder.emf();
     assert_eq!(bot.ask(&user(), "永和").await, BUSY);
     expect("weather_total", &[("failed", 1), ("fetched", 0)]);
     // A share of failures needs both numbers, above all while every forecast fails.

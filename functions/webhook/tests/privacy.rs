@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use onetap_line::testing::Fault as LineFault;
 use onetap_store::Observed;
 use onetap_store::testing::{Fault, Faulty};
+use onetap_telemetry::Recorder;
 use serde_json::json;
 use support::*;
 use tracing_subscriber::fmt::MakeWriter;
@@ -39,7 +40,11 @@ impl<'a> MakeWriter<'a> for Log {
 #[tokio::test]
 async fn no_log_line_or_metric_holds_anything_of_a_user() {
     let log = Log::default();
-    tracing_subscriber::fmt().json().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).init();
+    let subscriber =
+        tracing_subscriber::fmt().json().with_max_level(tracing::Level::TRACE).with_writer(log.clone());
+    let _log = tracing::subscriber::set_default(subscriber.finish());
+    let recorder = Recorder::default();
+    let _metrics = recorder.on_this_thread();
     // Amounts longer than any time stamp, port or duration that a log line may rightly hold.
     const USER: &str = "Uplanted0123456789abcdef0123456789ab";
     let words = [
@@ -77,12 +82,13 @@ async fn no_log_line_or_metric_holds_anything_of_a_user() {
         assert!(bot.line.requests() > 20);
     }
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let metrics = onetap_telemetry::prometheus();
+    let metrics = recorder.prometheus();
     for said in
         ["acquired", "missed", "released", "kv_get", "kv_set", "kv_error", "correlation_id", "duplicate"]
     {
         assert!(log.contains(said), "the log has something to say: {said}");
     }
+    assert!(metrics.contains("line_reply_total"), "and so have the metrics");
     for planted in ["planted", "98765432109876", "87654321098765", "午餐", "永和", "U0123", "中正區"] {
         for (name, text) in [("log", &log), ("metrics", &metrics)] {
             let found = text.lines().find(|line| line.contains(planted));

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::table::Row;
 use super::{Reply, Story, paths, settle};
-use crate::client::Problem;
+use crate::client::CallError;
 
 const HOME: &str = "action=weather&type=home";
 /// What a forecast of the home begins with.
@@ -13,7 +13,7 @@ const FORECAST: &str = "新北市永和區";
 
 impl Story {
     /// A button that is tapped so often at once.
-    pub(super) async fn taps(&self, user: &str, times: usize) -> Result<Row, Problem> {
+    pub(super) async fn taps(&self, user: &str, times: usize) -> Result<Row, CallError> {
         self.write(user, "設定住家 永和區").await?;
         let before = self.replies(user).await?.len();
         let tap = json!({ "type": "postback", "postback": { "data": HOME } });
@@ -23,7 +23,7 @@ impl Story {
         let replies = &replies[before.min(replies.len())..];
         let count = |is: &dyn Fn(&Reply) -> bool| replies.iter().filter(|reply| is(reply)).count();
         let busy = count(&|reply| reply.busy);
-        let late = count(&|reply| reply.text == webhook::talk::BUSY);
+        let late = count(&|reply| reply.text == webhook::replies::BUSY);
         // On a machine so slow that the weather came too late, the one answer is an apology. It is still one.
         let answer = if late > 0 { "late forecast" } else { "forecast" };
         let answers = count(&|reply| reply.text.starts_with(FORECAST)) + late;
@@ -34,7 +34,7 @@ impl Story {
     }
 
     /// A sentence that writes, delivered once and then again and again.
-    pub(super) async fn redelivery(&self, user: &str) -> Result<Row, Problem> {
+    pub(super) async fn redelivery(&self, user: &str) -> Result<Row, CallError> {
         let first = self.write(user, "午餐 120 信用卡").await?;
         let entry = self.entry(user).await?;
         let mut taken = first;
@@ -53,7 +53,7 @@ impl Story {
     }
 
     /// A question that needs no store, while there is none.
-    pub(super) async fn outage(&self, user: &str) -> Result<Row, Problem> {
+    pub(super) async fn outage(&self, user: &str) -> Result<Row, CallError> {
         let before = self.replies(user).await?.len();
         self.set("store", &json!({ "down": true })).await?;
         let asked = self.write(user, "永和區").await;
@@ -67,7 +67,7 @@ impl Story {
     }
 
     /// What the demo kept for its users goes.
-    pub(super) async fn erase(&self, users: &[&str]) -> Result<Row, Problem> {
+    pub(super) async fn erase(&self, users: &[&str]) -> Result<Row, CallError> {
         for user in users {
             self.write(user, "刪除我的資料").await?;
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::table::Row;
 use super::{Story, settle};
-use crate::client::Problem;
+use crate::client::CallError;
 
 /// Each message is sent so often.
 const COPIES: usize = 3;
@@ -15,7 +15,7 @@ const BREAK: usize = 3;
 impl Story {
     /// A job whose messages come three times each and in any order, with a consumer that dies in the middle of a batch
     /// and a reader who loses the connection.
-    pub(super) async fn job(&self) -> Result<Vec<Row>, Problem> {
+    pub(super) async fn job(&self) -> Result<Vec<Row>, CallError> {
         let before = self.queue().await?;
         self.client.json(Method::POST, "/playground/consumer/kill", &json!({})).await?;
         let asked = json!({ "jobs": 1, "copies": COPIES, "shuffle": true });
@@ -59,12 +59,12 @@ impl Story {
         Ok(vec![queue, reader, state])
     }
 
-    async fn queue(&self) -> Result<Value, Problem> {
+    async fn queue(&self) -> Result<Value, CallError> {
         Ok(self.snapshot().await?["queue"].take())
     }
 
     /// How the queue stands when it is empty: the last copies come after the event that ends the stream.
-    async fn emptied(&self) -> Result<Value, Problem> {
+    async fn emptied(&self) -> Result<Value, CallError> {
         for _ in 0..60 {
             let now = self.queue().await?;
             if now["waiting"] == 0 && now["in_flight"] == 0 {
@@ -72,30 +72,30 @@ impl Story {
             }
             settle().await;
         }
-        Err(Problem("the queue does not empty".to_owned()))
+        Err(CallError("the queue does not empty".to_owned()))
     }
 
     /// Reads a job's stream as `EventSource` does, until there is nothing more, with a connection that breaks: the
     /// numbers that were seen, and how often it connected.
-    async fn follow(&self, path: &str) -> Result<(Vec<u64>, usize), Problem> {
+    async fn follow(&self, path: &str) -> Result<(Vec<u64>, usize), CallError> {
         let (mut seen, mut connections, mut last) = (Vec::new(), 0, String::new());
         loop {
             let mut events = match self.client.events(path, &[("last-event-id", last.as_str())]).await? {
                 Ok(events) => events,
                 Err(StatusCode::NO_CONTENT) => return Ok((seen, connections)),
-                Err(status) => return Err(Problem(format!("the stream answered {status}"))),
+                Err(status) => return Err(CallError(format!("the stream answered {status}"))),
             };
             connections += 1;
             while let Some(event) = events.next().await? {
                 let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
-                seen.push(json["seq"].as_u64().ok_or_else(|| Problem(format!("`{}` came", event.name)))?);
+                seen.push(json["seq"].as_u64().ok_or_else(|| CallError(format!("`{}` came", event.name)))?);
                 last = event.id.unwrap_or(last);
                 if connections == 1 && seen.len() == BREAK {
                     break;
                 }
             }
             if connections > 20 {
-                return Err(Problem("the stream does not end".to_owned()));
+                return Err(CallError("the stream does not end".to_owned()));
             }
         }
     }

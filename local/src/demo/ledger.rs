@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Story;
 use super::table::Row;
-use crate::client::{Answer, Problem};
+use crate::client::{CallError, Response};
 
 const DINNER: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"18:30","品項":"晚餐","原幣別":"TWD","原幣金額":250,"匯率":1,"付款方式":"現金","交易ID":"20251129-183000","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無"}"#;
 
@@ -16,7 +16,7 @@ impl Story {
         user: &str,
         more: (&str, &str),
         body: &str,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<Response, CallError> {
         let authorization = format!("Bearer {}", self.edit_token);
         let mut headers =
             vec![("authorization", authorization.as_str()), ("content-type", "application/json")];
@@ -25,16 +25,16 @@ impl Story {
         self.client.call(method, &path, &headers, body.to_owned()).await
     }
 
-    pub(super) async fn entry(&self, user: &str) -> Result<Answer, Problem> {
+    pub(super) async fn entry(&self, user: &str) -> Result<Response, CallError> {
         self.ask(Method::GET, user, ("", ""), "").await
     }
 
-    async fn patch(&self, user: &str, more: (&str, &str), fields: &Value) -> Result<Answer, Problem> {
+    async fn patch(&self, user: &str, more: (&str, &str), fields: &Value) -> Result<Response, CallError> {
         self.ask(Method::PATCH, user, more, &fields.to_string()).await
     }
 
     /// Two edits of different fields at once, and one of a version that is gone.
-    pub(super) async fn edits(&self, user: &str) -> Result<Vec<Row>, Problem> {
+    pub(super) async fn edits(&self, user: &str) -> Result<Vec<Row>, CallError> {
         let old = self.entry(user).await?;
         let (amount, category) = (json!({ "原幣金額": 150 }), json!({ "分類": "教育" }));
         let (one, other) =
@@ -63,14 +63,14 @@ impl Story {
     }
 
     /// The same PUT under the same key, before and after an edit: the second must not undo the edit.
-    pub(super) async fn once(&self, user: &str) -> Result<Row, Problem> {
+    pub(super) async fn once(&self, user: &str) -> Result<Row, CallError> {
         let key = ("idempotency-key", "dinner");
         let first = self.ask(Method::PUT, user, key, DINNER).await?;
         let edited = self.patch(user, ("", ""), &json!({ "原幣金額": 260 })).await?;
         let again = self.ask(Method::PUT, user, key, DINNER).await?;
         let now = self.entry(user).await?;
         let fresh =
-            |answer: &Answer| answer.status.is_success() && answer.header("idempotency-replayed").is_none();
+            |answer: &Response| answer.status.is_success() && answer.header("idempotency-replayed").is_none();
         let writes = [&first, &again].into_iter().filter(|answer| fresh(answer)).count();
         let replays = usize::from(again.status == first.status && again.text == first.text && !fresh(&again));
         let lost = usize::from(edited.status != 200 || now.json["原幣金額"] != 260);

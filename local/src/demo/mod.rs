@@ -12,7 +12,7 @@ use http::Method;
 use onetap_store::lease::unique_token;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Problem};
+use crate::client::{CallError, Client};
 use table::{Row, render, verdict};
 
 /// So slow is the weather, that taps meet; a forecast has a second.
@@ -51,7 +51,7 @@ pub async fn run(url: &str, say: impl Fn(&str)) -> bool {
 }
 
 impl Story {
-    async fn begin(url: &str) -> Result<(Story, String), Problem> {
+    async fn begin(url: &str) -> Result<(Story, String), CallError> {
         let client = Client::new(url);
         let config = client.json(Method::GET, "/playground/config", &Value::Null).await?;
         let text = |name: &str| config[name].as_str().unwrap_or_default().to_owned();
@@ -83,30 +83,30 @@ impl Story {
         rows
     }
 
-    async fn set(&self, what: &str, to: &Value) -> Result<Value, Problem> {
+    async fn set(&self, what: &str, to: &Value) -> Result<Value, CallError> {
         self.client.json(Method::PUT, &format!("/playground/{what}"), to).await
     }
 
     /// Delivers an event of `user`, `times` at once: the path that each took.
-    async fn deliver(&self, user: &str, event: Value, times: usize) -> Result<Vec<String>, Problem> {
+    async fn deliver(&self, user: &str, event: Value, times: usize) -> Result<Vec<String>, CallError> {
         let body = json!({ "user": user, "events": [event], "times": times });
         Ok(paths(&self.client.json(Method::POST, "/playground/deliver", &body).await?))
     }
 
-    async fn write(&self, user: &str, text: &str) -> Result<Vec<String>, Problem> {
+    async fn write(&self, user: &str, text: &str) -> Result<Vec<String>, CallError> {
         self.deliver(user, json!({ "type": "message", "message": { "type": "text", "text": text } }), 1).await
     }
 
     /// Everything that the page would show now.
-    async fn snapshot(&self) -> Result<Value, Problem> {
-        let silent = || Problem("/playground/live: no snapshot".to_owned());
+    async fn snapshot(&self) -> Result<Value, CallError> {
+        let silent = || CallError("/playground/live: no snapshot".to_owned());
         let mut events = self.client.events("/playground/live", &[]).await?.map_err(|_| silent())?;
         let first = events.next().await?.ok_or_else(silent)?;
         serde_json::from_str(&first.data).map_err(|_| silent())
     }
 
     /// The replies that `user` got so far.
-    async fn replies(&self, user: &str) -> Result<Vec<Reply>, Problem> {
+    async fn replies(&self, user: &str) -> Result<Vec<Reply>, CallError> {
         let snapshot = self.snapshot().await?;
         let own = snapshot["replies"].as_array().into_iter().flatten().filter(|reply| reply["user"] == user);
         let read = |reply: &Value| Reply {

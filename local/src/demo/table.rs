@@ -1,6 +1,6 @@
 //! The table: what happened, how often it came, what it did, and whether that is right.
 
-use crate::client::Problem;
+use crate::client::CallError;
 
 /// A thing that was counted: its name, and how many there were.
 pub(super) type Count = (&'static str, usize);
@@ -23,7 +23,7 @@ impl Row {
     }
 
     /// `what` could not be told to its end.
-    pub(super) fn failed(what: impl Into<String>, problem: &Problem) -> Row {
+    pub(super) fn failed(what: impl Into<String>, problem: &CallError) -> Row {
         Row { what: what.into(), came: 0, did: format!("broke off: {problem}"), right: false }
     }
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_broke_off_is_wrong_and_so_is_nothing_at_all() {
-        assert!(!verdict(&[right(), Row::failed("a job", &Problem("silence".to_owned()))]));
+        assert!(!verdict(&[right(), Row::failed("a job", &CallError("silence".to_owned()))]));
         assert!(!verdict(&[]));
     }
 

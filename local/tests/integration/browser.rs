@@ -5,10 +5,10 @@
 
 use std::process::Command;
 
+use onetap_config::Variables;
 use onetap_local::Local;
 use onetap_local::arguments::Options;
 use onetap_servers::heavy_test;
-use onetap_store::config::Variables;
 
 /// Plays `scenario` on a bundle of its own.
 async fn play(scenario: &'static str) {

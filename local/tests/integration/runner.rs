@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
+use onetap_config::Secret;
 use onetap_line::signature::sign;
 use onetap_local::client::Events;
 use onetap_servers::{Broken, Fault, Proxy};
-use onetap_store::config::Secret;
 use serde_json::{Value, json};
 use support::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

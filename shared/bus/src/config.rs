@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use onetap_store::config::{self, Backend, ConfigError, Variables};
+use onetap_config::{ConfigError, Variables};
+use onetap_store::config::{self, Backend};
 
 /// How long things are kept, and over how many streams they are spread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +39,12 @@ impl Config {
     /// Reads `EVENT_…`, for the store that `store` names.
     pub fn from_variables(variables: &Variables<'_>, store: &config::Config) -> Result<Config, ConfigError> {
         let default = Config::default();
-        let seconds = |name: &str, default: Duration| {
-            let seconds = variables.positive(name, default.as_secs())?;
-            let life = Duration::from_secs(seconds);
-            let too_long = || ConfigError::new(name, "is over ten years");
-            if life > onetap_store::MAX_TTL { Err(too_long()) } else { Ok(life) }
-        };
         let maxlen = variables.positive("EVENT_STREAM_MAXLEN", default.stream_maxlen as u64)?;
         Ok(Config {
             shard_count: variables.positive("EVENT_SHARD_COUNT", default.shard_count)?,
-            state_ttl: seconds("EVENT_STATE_TTL_SECONDS", default.state_ttl)?,
-            published_ttl: seconds("EVENT_PUBLISHED_TTL_SECONDS", default.published_ttl)?,
+            state_ttl: variables.seconds("EVENT_STATE_TTL_SECONDS", default.state_ttl.as_secs())?,
+            published_ttl: variables
+                .seconds("EVENT_PUBLISHED_TTL_SECONDS", default.published_ttl.as_secs())?,
             stream_maxlen: usize::try_from(maxlen).unwrap_or(usize::MAX),
             shard_streams: !matches!(store.backend, Backend::DynamoDb { .. }),
         })

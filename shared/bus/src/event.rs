@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use onetap_calendar::is_iso8601;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::job::{domain_problem, id_problem, is_word};
-use crate::timestamp::is_timestamp;
 use crate::{Job, sequence};
 
 /// An event's JSON has at most so many bytes.
@@ -172,7 +172,7 @@ impl Event {
         if fields.data.is_none() {
             problems.push("data is missing");
         }
-        if !fields.timestamp.and_then(string).is_some_and(|time| is_timestamp(&time)) {
+        if !fields.timestamp.and_then(string).is_some_and(|time| is_iso8601(&time)) {
             problems.push("timestamp is not ISO 8601 with a date and a time");
         }
         match seq {

@@ -1,8 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Layout: `event` is what a producer sends and what is wrong with it, `sequence` the table of stages, `timestamp` the
-//! one field nobody computes with, `job` whose events they are and where its things lie, `publish` the one write,
-//! `follow` reading a job's events from where a client left off, `config` the environment.
+//! Layout: `event` is what a producer sends and what is wrong with it, `sequence` the table of stages, `job` whose
+//! events they are and where its things lie, `publish` the one write, `follow` reading a job's events from where a client left off, `config` the environment.
 
 mod config;
 mod event;
@@ -10,7 +9,6 @@ mod follow;
 mod job;
 mod publish;
 mod sequence;
-mod timestamp;
 
 pub use config::Config;
 pub use event::{Event, MAX_EVENT, Malformed};

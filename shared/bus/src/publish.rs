@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_store::{self as store, Batch, Commit, Expect, Keep, Key, Mismatch, Position, Store, Value};
+use onetap_store::{
+    self as store, Batch, Commit, Expect, Keep, Key, Mismatch, Position, Round, Store, Value,
+};
 
 use crate::event::Place;
 use crate::{Config, Event, Job};
@@ -61,13 +63,13 @@ pub struct Bus {
     config: Config,
 }
 
-/// What a refused event still needs.
+/// What the answer to a new event calls for.
 enum Next {
-    /// Nothing.
+    /// Nothing more.
     Done(Answer),
-    /// Its marker is there, with this value, and the router's is not.
+    /// Publishing: its marker is there, with this value, and the router's is not.
     Route(String),
-    /// The router's marker is there and its own is not.
+    /// A look into the job's log: the router's marker is there, and its own is not.
     Compare,
 }
 
@@ -86,38 +88,37 @@ impl Bus {
     /// Publishes events, each by itself, in their order: one round trip where the store can. The same event twice is
     /// new the first time and a duplicate the second.
     pub async fn publish_each(&self, events: &[Event]) -> Vec<Answer> {
-        let batches = events.iter().map(|event| self.new_event(event)).collect();
-        let mut answers = self.commit_each(batches).await.into_iter();
-        let next: Vec<Next> = events.iter().map(|event| judge(event, answers.next())).collect();
+        let mut round = Round::new();
+        let mut sent = Vec::with_capacity(events.len());
+        for event in events {
+            sent.push((event, self.new_event(event).map(|batch| round.add(batch))));
+        }
+        let mut answers = round.send(&*self.store).await;
 
-        // Rarely more than this: events of a producer that runs seed 004's own script, and numbers used twice.
-        let foreign = events.iter().zip(&next).filter_map(|(event, next)| match next {
-            Next::Route(seen) => Some(self.route(event, seen)),
-            Next::Done(_) | Next::Compare => None,
-        });
-        let mut routed = self.commit_each(foreign.collect()).await.into_iter();
+        // A second round is rare: for events of a producer that runs seed 004's own script, and numbers used twice.
+        let mut round = Round::new();
+        let mut judged = Vec::with_capacity(events.len());
+        for (event, ticket) in sent {
+            let next = judge(event, ticket.and_then(|ticket| answers.take(ticket)));
+            let routing = match &next {
+                Next::Route(seen) => Some(self.route(event, seen).map(|batch| round.add(batch))),
+                Next::Done(_) | Next::Compare => None,
+            };
+            judged.push((event, next, routing));
+        }
+        let mut answers = round.send(&*self.store).await;
+
         let mut outcomes = Vec::with_capacity(events.len());
-        for (event, next) in events.iter().zip(next) {
-            outcomes.push(match next {
-                Next::Done(outcome) => outcome,
-                Next::Route(seen) => routed_or_not(event, &seen, routed.next()),
-                Next::Compare => self.compare(event).await,
+        for (event, next, routing) in judged {
+            outcomes.push(match (next, routing) {
+                (Next::Done(outcome), _) => outcome,
+                (Next::Route(seen), Some(ticket)) => {
+                    routed_or_not(event, &seen, ticket.and_then(|ticket| answers.take(ticket)))
+                }
+                _ => self.compare(event).await,
             });
         }
         outcomes
-    }
-
-    async fn commit_each(
-        &self,
-        batches: Vec<Result<Batch, store::Error>>,
-    ) -> Vec<Result<Commit, store::Error>> {
-        let n = batches.len();
-        match batches.into_iter().collect::<Result<Vec<Batch>, _>>() {
-            Ok(batches) if batches.is_empty() => Vec::new(),
-            Ok(batches) => self.store.commit_each(&batches).await,
-            // No name of a valid event is over the store's limit; if one were, that would be for us to mend.
-            Err(error) => vec![Err(error); n],
-        }
     }
 
     /// The whole of layers 1 to 3. Both markers expect to be the first; one that is not refuses everything.
@@ -188,8 +189,8 @@ pub(crate) async fn read_all(store: &dyn Store, job: &Job) -> Result<Vec<store::
 
 /// What the answer to [`Bus::new_event`] means. A refusal names what failed, all of it or, from DynamoDB, at least
 /// one: each case below is right whether or not the other marker is there too.
-fn judge(event: &Event, answer: Option<Result<Commit, store::Error>>) -> Next {
-    let refusal = match answer.unwrap_or_else(|| Err(unclear())) {
+fn judge(event: &Event, answer: Result<Commit, store::Error>) -> Next {
+    let refusal = match answer {
         Ok(Commit::Applied(positions)) => {
             let first = positions.first().copied().ok_or_else(|| unclear().into());
             return Next::Done(first.map(Published::New));
@@ -207,8 +208,8 @@ fn judge(event: &Event, answer: Option<Result<Commit, store::Error>>) -> Next {
     }
 }
 
-fn routed_or_not(event: &Event, seen: &str, answer: Option<Result<Commit, store::Error>>) -> Answer {
-    match answer.unwrap_or_else(|| Err(unclear()))? {
+fn routed_or_not(event: &Event, seen: &str, answer: Result<Commit, store::Error>) -> Answer {
+    match answer? {
         Commit::Applied(_) => Ok(Published::Routed),
         Commit::Refused(refusal) => match there(&refusal, event.job().router(event.seq())) {
             Some(_) => Ok(duplicate(seen)),

@@ -1,14 +1,11 @@
 //! What is to become of the last transaction, given what is there: one step, without the store.
 
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use onetap_store::{Batch, Expect};
-use tokio::time::Instant;
+use onetap_store::{Batch, Edit, Expect, Values};
 
 use crate::chat::Note;
-use crate::{Edit, Entry, Failure, IfMatch, Slot, etag};
+use crate::{Entry, Failure, IfMatch, Patch, Slot, etag};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -18,93 +15,101 @@ pub enum Change {
     /// What was said in the chat becomes the last transaction, under an id later than that of the one before.
     Note(Note),
     /// The last transaction gets these fields.
-    Edit(Edit),
+    Edit(Patch),
     /// The last transaction goes.
     Delete,
 }
 
 /// One change on its way: it remembers which transaction it first met, so that it never moves on to another.
 ///
-/// Ask it for a [`step`](Attempt::step) for what the store holds, commit the step's [`batch`](Step::batch) (alone, or
-/// in one batch with whatever must happen with it), and if it is refused, ask for the next step from the value that the
-/// refusal brought. [`run`](crate::run) is that loop.
+/// It is the step of an [edit](Attempt::edit) of the store, alone or recorded by a run:
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use onetap_ledger::{Attempt, Change, Entry, Slot};
+/// # use onetap_store::{Memory, Store};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let store: Arc<dyn Store> = Arc::new(Memory::new());
+/// # let slot = Slot::new("U1", Duration::from_secs(3600)).ok_or("no user id")?;
+/// # let entry = Entry::read(r#"{"交易ID":"20251129-143000"}"#).ok_or("no entry")?;
+/// let mut attempt = Attempt::new(Change::Put(entry), None);
+/// let step = attempt.edit(&slot).apply(&*store, |there| attempt.write(&slot, there)).await;
+/// assert!(step.is_ok_and(|step| step.created()));
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Attempt {
     change: Change,
     condition: Option<IfMatch>,
     /// The `交易ID` that was there first.
-    target: OnceLock<String>,
-    /// How many steps were asked for.
-    steps: AtomicU32,
-    deadline: Option<Instant>,
+    target: Option<String>,
 }
 
 impl Attempt {
     /// An attempt at `change`, if the last transaction is as `condition` says.
     pub fn new(change: Change, condition: Option<IfMatch>) -> Attempt {
-        Attempt { change, condition, target: OnceLock::new(), steps: AtomicU32::new(0), deadline: None }
+        Attempt { change, condition, target: None }
     }
 
-    /// The same attempt, which waits for the store until `deadline` and no longer.
-    #[must_use]
-    pub fn by(self, deadline: Option<Instant>) -> Attempt {
-        Attempt { deadline, ..self }
+    /// The edit of the store that makes the change, with [`write`](Attempt::write) as its step.
+    pub fn edit(&self, slot: &Slot) -> Edit<'static> {
+        let edit = Edit::of(slot.key());
+        // A note has a new id each time it is taken; fields, a whole entry and a deletion can be written twice.
+        let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.repeatable() };
+        if self.reads_first() { edit } else { edit.guessing_absent() }
     }
 
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+    /// What to write over the values that are there, and what then is the last transaction.
+    pub fn write(&mut self, slot: &Slot, there: &Values) -> Result<(Batch, Step), Failure> {
+        let step = self.step(there.get(slot.key()))?;
+        Ok((step.batch(slot), step))
     }
 
     /// Whether it must know what is there. What may be written over anything begins with the guess that there is
     /// nothing, and learns better from the refusal.
-    pub fn reads_first(&self) -> bool {
+    fn reads_first(&self) -> bool {
         self.condition.is_some() || matches!(self.change, Change::Edit(_) | Change::Delete)
     }
 
-    pub(crate) fn steps(&self) -> u32 {
-        self.steps.load(Ordering::Relaxed)
-    }
-
     /// What to write where the store holds `there`, or why nothing may be.
-    pub fn step(&self, there: Option<&str>) -> Result<Step, Failure> {
-        self.steps.fetch_add(1, Ordering::Relaxed);
-        let entries = match &self.change {
-            Change::Put(entry) => self.over(there, vec![entry.clone()])?,
-            Change::Note(note) => self.over(there, note.entries(there.and_then(Entry::read).as_ref()))?,
-            Change::Edit(edit) => {
-                let base = self.base(there)?;
-                let edited = edit.apply(&base);
+    pub fn step(&mut self, there: Option<&str>) -> Result<Step, Failure> {
+        let base = self.base(there)?;
+        let (entries, made) = match (&self.change, &base) {
+            (Change::Put(entry), _) => over(there, vec![entry.clone()]),
+            (Change::Note(note), _) => over(there, note.entries(base.as_ref())),
+            (Change::Edit(patch), Some(base)) => {
+                let edited = patch.apply(base);
                 // What stands there already was made by this edit, as far as anybody can tell.
-                let made = edited.as_ref().is_ok_and(|edited| *edited == base);
-                self.permit(there, Some(&base), made)?;
-                vec![edited.map_err(Failure::Invalid)?]
+                let made = edited.as_ref().is_ok_and(|edited| edited == base);
+                self.permit(there, Some(base), made)?;
+                (vec![edited.map_err(Failure::Invalid)?], made)
             }
-            Change::Delete => {
-                self.permit(there, Some(&self.base(there)?), false)?;
-                Vec::new()
-            }
+            (Change::Delete, Some(_)) => (Vec::new(), false),
+            (Change::Edit(_) | Change::Delete, None) => return Err(Failure::Missing),
         };
+        self.permit(there, base.as_ref(), made)?;
         Ok(Step { before: there.map(str::to_owned), entries })
     }
 
-    /// The transaction to change, which must be the one that was there first.
-    fn base(&self, there: Option<&str>) -> Result<Entry, Failure> {
-        let Some(there) = there else {
-            // To whom it was deleting, gone is gone.
-            let expired = self.target.get().is_some() && !matches!(self.change, Change::Delete);
-            return Err(if expired { Failure::Expired } else { Failure::Missing });
-        };
-        let base = Entry::read(there).ok_or(Failure::Broken)?;
-        if self.target.get_or_init(|| base.id().to_owned()) == base.id() {
+    /// The transaction that is there. If it is to be edited or deleted, it must be the one that was there first.
+    fn base(&mut self, there: Option<&str>) -> Result<Option<Entry>, Failure> {
+        let base = there.and_then(Entry::read);
+        if matches!(self.change, Change::Put(_) | Change::Note(_)) {
             return Ok(base);
         }
-        Err(if self.condition.is_some() { Failure::Stale } else { Failure::Replaced })
-    }
-
-    fn over(&self, there: Option<&str>, entries: Vec<Entry>) -> Result<Vec<Entry>, Failure> {
-        let made = there.is_some() && entries.last().map(Entry::to_json).as_deref() == there;
-        self.permit(there, there.and_then(Entry::read).as_ref(), made)?;
-        Ok(entries)
+        match (there, base) {
+            // To a deletion, gone is gone.
+            (None, _) if self.target.is_some() && !matches!(self.change, Change::Delete) => {
+                Err(Failure::Expired)
+            }
+            (None, _) => Err(Failure::Missing),
+            (Some(_), None) => Err(Failure::Broken),
+            (Some(_), Some(base)) if self.target.get_or_insert_with(|| base.id().to_owned()) == base.id() => {
+                Ok(Some(base))
+            }
+            _ if self.condition.is_some() => Err(Failure::Stale),
+            _ => Err(Failure::Replaced),
+        }
     }
 
     /// Judges the condition; `made` says that what is there is what this change would make.
@@ -113,6 +118,12 @@ impl Attempt {
         let holds = there.is_some_and(|there| condition.holds(there, base.map(Entry::id)));
         if holds || made && condition.names_a_value() { Ok(()) } else { Err(Failure::Stale) }
     }
+}
+
+/// Entries that may go over anything, and whether they are there already.
+fn over(there: Option<&str>, entries: Vec<Entry>) -> (Vec<Entry>, bool) {
+    let made = there.is_some() && entries.last().map(Entry::to_json).as_deref() == there;
+    (entries, made)
 }
 
 /// One write, from what was there to what will be. `Debug` shows neither.
@@ -130,7 +141,7 @@ impl fmt::Debug for Step {
 
 impl Step {
     /// The write: refused unless the store still holds what the step was made from.
-    pub fn batch(&self, slot: &Slot) -> Batch {
+    fn batch(&self, slot: &Slot) -> Batch {
         let (key, life) = (slot.key(), slot.life());
         match (&self.before, self.after()) {
             (None, Some(after)) => Batch::new().put(key, Expect::Absent, after, life),
@@ -165,11 +176,6 @@ impl Step {
         self.after().as_deref().map(etag)
     }
 
-    /// Whether what is there is what this step would have made.
-    pub(crate) fn made(&self, there: Option<&str>) -> bool {
-        self.after().as_deref() == there
-    }
-
     fn after(&self) -> Option<String> {
         self.entry().map(Entry::to_json)
     }
@@ -181,7 +187,7 @@ mod tests {
     use crate::testing::{DINNER, LUNCH};
 
     fn edit(body: &str) -> Change {
-        Change::Edit(Edit::from_body(body.as_bytes()).unwrap())
+        Change::Edit(Patch::from_body(body.as_bytes()).unwrap())
     }
 
     fn attempt(change: Change, if_match: Option<&str>) -> Attempt {
@@ -194,7 +200,7 @@ mod tests {
 
     #[test]
     fn an_edit_stays_with_the_transaction_it_first_met() {
-        let attempt = attempt(edit(r#"{"品項":"宵夜"}"#), None);
+        let mut attempt = attempt(edit(r#"{"品項":"宵夜"}"#), None);
         assert_eq!(attempt.step(None), Err(Failure::Missing));
         attempt.step(Some(LUNCH)).unwrap();
         let winner = LUNCH.replace("飲食", "教育");
@@ -209,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_condition_is_judged_on_every_value() {
-        let attempt = attempt(edit(r#"{"品項":"宵夜"}"#), Some(&etag(LUNCH)));
+        let mut attempt = attempt(edit(r#"{"品項":"宵夜"}"#), Some(&etag(LUNCH)));
         attempt.step(Some(LUNCH)).unwrap();
         assert_eq!(attempt.step(Some(&LUNCH.replace("飲食", "教育"))), Err(Failure::Stale));
         assert_eq!(attempt.step(Some(DINNER)), Err(Failure::Stale));
@@ -224,7 +230,7 @@ mod tests {
         // Even where the edit would change nothing: it was meant for another.
         assert_eq!(named().step(Some(DINNER)), Err(Failure::Stale));
         assert_eq!(named().step(None), Err(Failure::Missing));
-        let any = attempt(edit(r#"{"品項":"晚餐"}"#), Some("*"));
+        let mut any = attempt(edit(r#"{"品項":"晚餐"}"#), Some("*"));
         any.step(Some(LUNCH)).unwrap();
         assert_eq!(any.step(Some(DINNER)), Err(Failure::Stale));
     }
@@ -244,7 +250,7 @@ mod tests {
 
     #[test]
     fn what_is_deleted_is_what_was_met() {
-        let attempt = attempt(Change::Delete, None);
+        let mut attempt = attempt(Change::Delete, None);
         assert_eq!(attempt.step(None), Err(Failure::Missing));
         assert_eq!(attempt.step(Some(LUNCH)).unwrap().entry(), None);
         assert_eq!(attempt.step(Some(DINNER)), Err(Failure::Replaced));

@@ -1,6 +1,6 @@
-//! Currencies: ISO 4217's active codes, and what people call the common ones.
+//! Currencies: the active codes of ISO 4217, and the words that people use for common ones.
 
-/// The active codes of ISO 4217, funds, metals and the testing codes included, in order.
+/// The active codes of ISO 4217 in alphabetical order, with funds, metals and test codes.
 const CODES: [&str; 178] = [
     "AED", "AFN", "ALL", "AMD", "AOA", "ARS", "AUD", "AWG", "AZN", "BAM", "BBD", "BDT", "BHD", "BIF", "BMD",
     "BND", "BOB", "BOV", "BRL", "BSD", "BTN", "BWP", "BYN", "BZD", "CAD", "CDF", "CHE", "CHF", "CHW", "CLF",
@@ -16,7 +16,7 @@ const CODES: [&str; 178] = [
     "XDR", "XOF", "XPD", "XPF", "XPT", "XSU", "XTS", "XUA", "XXX", "YER", "ZAR", "ZMW", "ZWG",
 ];
 
-/// What the chat takes for a currency, beside the codes. Where one word begins another, the longer comes first.
+/// The words that the chat takes for a currency, besides the codes. Of two words that begin alike, the longer comes first.
 pub(crate) const WORDS: [(&str, &str); 45] = [
     ("新台幣", "TWD"),
     ("新臺幣", "TWD"),
@@ -65,13 +65,13 @@ pub(crate) const WORDS: [(&str, &str); 45] = [
     ("印尼盾", "IDR"),
 ];
 
-/// The code that `text` is, if it is an active one.
+/// `text` itself, if it is an active code.
 pub fn code(text: &str) -> Option<&'static str> {
     CODES.binary_search(&text).ok().map(|n| CODES[n])
 }
 
-/// The code that `text` means: a code in any case, or a word.
-pub(crate) fn meant(text: &str) -> Option<&'static str> {
+/// The code for `text`, which is a code in upper or lower case, or one of the words.
+pub(crate) fn from_word(text: &str) -> Option<&'static str> {
     let word = || WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(text)).map(|(_, code)| *code);
     code(&text.to_ascii_uppercase()).or_else(word)
 }
@@ -96,6 +96,9 @@ mod tests {
         for (word, code_) in WORDS {
             assert_eq!(code(code_), Some(code_), "{word}");
         }
-        assert_eq!((meant("usd"), meant("美金"), meant("貝殼")), (Some("USD"), Some("USD"), None));
+        assert_eq!(
+            (from_word("usd"), from_word("美金"), from_word("貝殼")),
+            (Some("USD"), Some("USD"), None)
+        );
     }
 }

@@ -9,15 +9,15 @@ use serde_json::value::RawValue;
 
 use crate::{Field, Reason};
 
-/// Deeper JSON is refused: other programs that read the entry parse it by recursion.
-const MAX_DEPTH: usize = 64;
+/// The most levels of nested JSON: other programs that read the entry may parse it by recursion.
+const MAX_JSON_DEPTH: usize = 64;
 
 /// A body that is not what it should be. `Debug` shows no name and no value.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Invalid {
-    /// Not JSON, not an object, or nested too deep to be meant.
+    /// Not JSON, not an object, or nested too deep.
     Malformed,
-    /// An object whose fields will not do: every wrong one, with its reason. None, if there was no field at all.
+    /// An object with wrong fields: each of them, with its reason. Empty if the object has no field.
     Fields(Vec<(String, Reason)>),
 }
 
@@ -47,9 +47,9 @@ impl fmt::Debug for Entry {
 }
 
 impl Entry {
-    /// A whole entry that somebody sends: every field is checked, and every wrong one reported.
+    /// Reads the body of a request: a whole entry. Every field is checked, and every wrong one is reported.
     pub fn from_body(body: &[u8]) -> Result<Entry, Invalid> {
-        let (fields, mut wrong) = checked(body)?;
+        let (fields, mut wrong) = check_fields(body)?;
         let missing = |field: &Field| {
             let name = field.name();
             let named = fields.iter().map(|(n, _)| n).chain(wrong.iter().map(|(n, _)| n)).any(|n| n == name);
@@ -64,19 +64,19 @@ impl Entry {
         }
     }
 
-    /// What the store holds: any object with a `交易ID`, whoever wrote it. `None` says that it is broken.
+    /// Reads a stored value: any object with a `交易ID`, whoever wrote it. `None` means that the value is broken.
     ///
-    /// Of a name that is there twice the last one counts, as it does to nearly every other reader.
+    /// If a name occurs twice, its last value counts, as it does for nearly every other reader.
     pub fn read(text: &str) -> Option<Entry> {
         let Object(mut fields) = serde_json::from_str(text).ok()?;
-        if has_a_name_twice(&fields) {
+        if has_duplicate_names(&fields) {
             fields = last_of_each(fields);
         }
         Some(Entry { id: id_of(&fields)?, fields })
     }
 
-    /// An entry of known fields, already checked.
-    pub(crate) fn of(id: String, fields: impl IntoIterator<Item = (Field, String)>) -> Entry {
+    /// An entry of known fields, which were checked before.
+    pub(crate) fn from_fields(id: String, fields: impl IntoIterator<Item = (Field, String)>) -> Entry {
         let fields = fields.into_iter().map(|(field, json)| (field.name().to_owned(), json)).collect();
         Entry { id, fields }
     }
@@ -86,18 +86,18 @@ impl Entry {
         &self.id
     }
 
-    /// A field as people read it: a string's text, a number's digits.
+    /// A field for people to read: the text of a string, the digits of a number.
     pub fn get(&self, field: Field) -> Option<String> {
         let json = self.json(field)?;
         Some(serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()))
     }
 
-    /// A field as it was written.
+    /// The JSON of a field, as it was written.
     pub(crate) fn json(&self, field: Field) -> Option<&str> {
         self.fields.iter().find(|(name, _)| name == field.name()).map(|(_, json)| json.as_str())
     }
 
-    /// The same entry with this field: where it was, or at the end.
+    /// The entry with this field set, in its old position or at the end.
     pub(crate) fn with(mut self, field: Field, json: &str) -> Entry {
         match self.fields.iter_mut().find(|(name, _)| name == field.name()) {
             Some((_, old)) => *old = json.to_owned(),
@@ -124,26 +124,26 @@ impl Entry {
     }
 }
 
-/// To look through a handful of names costs less than to hash them; through thousands it does not.
-const FEW: usize = 32;
+/// The most fields that are compared with each other one by one; with more, hashing costs less.
+const MAX_FIELDS_COMPARED: usize = 32;
 
-fn has_a_name_twice(fields: &[(String, String)]) -> bool {
-    if fields.len() > FEW {
+fn has_duplicate_names(fields: &[(String, String)]) -> bool {
+    if fields.len() > MAX_FIELDS_COMPARED {
         let mut seen = HashSet::new();
         return fields.iter().any(|(name, _)| !seen.insert(name));
     }
     fields.iter().enumerate().any(|(n, (name, _))| fields[..n].iter().any(|(other, _)| other == name))
 }
 
-/// Every name once, where it was first, with what it was last.
+/// Each name once, in its first position, with its last value.
 fn last_of_each(all: Vec<(String, String)>) -> Vec<(String, String)> {
     let mut fields: Vec<(String, String)> = Vec::with_capacity(all.len());
-    let mut places = HashMap::new();
+    let mut positions = HashMap::new();
     for (name, json) in all {
-        match places.get(&name) {
-            Some(place) => fields[*place] = (name, json),
+        match positions.get(&name) {
+            Some(position) => fields[*position] = (name, json),
             None => {
-                places.insert(name.clone(), fields.len());
+                positions.insert(name.clone(), fields.len());
                 fields.push((name, json));
             }
         }
@@ -158,23 +158,23 @@ fn id_of(fields: &[(String, String)]) -> Option<String> {
 
 type Checked = (Vec<(String, String)>, Vec<(String, Reason)>);
 
-/// The fields of a body, those that will do and those that will not. Unknown ones are among the good.
-pub(crate) fn checked(body: &[u8]) -> Result<Checked, Invalid> {
+/// The fields of a body: those that are right, unknown ones included, and those that are wrong.
+pub(crate) fn check_fields(body: &[u8]) -> Result<Checked, Invalid> {
     let text = std::str::from_utf8(body).map_err(|_| Invalid::Malformed)?;
     let Object(all) = serde_json::from_str(text).map_err(|_| Invalid::Malformed)?;
-    // What is raw was skipped without recursion, so that only now anything could run deep.
-    if depth(text) > MAX_DEPTH {
+    // `RawValue` was read without recursion; what comes after this check may recurse.
+    if depth(text) > MAX_JSON_DEPTH {
         return Err(Invalid::Malformed);
     }
-    let mut times = HashMap::new();
+    let mut counts = HashMap::new();
     for (name, _) in &all {
-        *times.entry(name.clone()).or_insert(0) += 1;
+        *counts.entry(name.clone()).or_insert(0) += 1;
     }
     let (mut good, mut wrong) = (Vec::new(), Vec::new());
     for (name, json) in all {
-        let checked = match times.remove(&name) {
+        let checked = match counts.remove(&name) {
             Some(1) => Field::named(&name).map_or(Ok(json.clone()), |field| field.check(&json)),
-            // JSON, and an object, but one of which two readers may see different values: the field is wrong.
+            // Two readers may see different values in such an object.
             Some(_) => Err("重複出現"),
             None => continue,
         };
@@ -186,7 +186,7 @@ pub(crate) fn checked(body: &[u8]) -> Result<Checked, Invalid> {
     Ok((good, wrong))
 }
 
-/// How deep valid JSON is nested.
+/// How many levels deep valid JSON is nested.
 fn depth(json: &str) -> usize {
     let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
     for byte in json.bytes() {
@@ -205,7 +205,7 @@ fn depth(json: &str) -> usize {
     deepest
 }
 
-/// Any JSON object: its names in their order, twice where they are there twice, each with its JSON.
+/// Any JSON object: its names in their order, duplicates included, each with its JSON.
 struct Object(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Object {

@@ -1,30 +1,47 @@
-//! Why a change did not happen.
+//! Why a change was not made.
 
-use onetap_store::Error;
+use onetap_store::{Error, edit};
 
 use crate::Invalid;
 
-/// Why nothing is known to have been written. What people are told is in [`texts::failure`](crate::texts::failure).
+/// Why a change was not made. [`texts::failure`](crate::texts::failure) has the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// There is no last transaction.
     Missing,
-    /// Another transaction took its place meanwhile.
+    /// Another transaction took its place during the change.
     Replaced,
-    /// It is not, or no longer, what `If-Match` names.
+    /// The stored value is not, or no longer, what `If-Match` names.
     Stale,
-    /// It was there, and is gone.
+    /// The transaction expired during the change.
     Expired,
-    /// What the store holds is no entry. It was left as it is.
+    /// The stored value is not an entry. It is left as it is.
     Broken,
-    /// What was asked for is not valid.
+    /// The request is not valid.
     Invalid(Invalid),
-    /// The entry would be larger than the store takes.
+    /// The entry is larger than the store takes.
     TooLarge,
     /// The store could not be read.
     Unreadable(Error),
-    /// The store could not be written; with [`maybe_applied`](Error::maybe_applied) it may have been all the same.
+    /// The store could not be written. If the error is [`maybe_applied`](Error::maybe_applied), the change may have been
+    /// made nevertheless.
     Unwritable(Error),
-    /// Others kept changing it first.
+    /// Other writers changed the value first, more often than the change is repeated.
     Outrun,
+}
+
+impl From<edit::Error<Failure>> for Failure {
+    fn from(error: edit::Error<Failure>) -> Failure {
+        match error {
+            edit::Error::Step(failure) => failure,
+            // A value of another type is as broken as any other nonsense.
+            edit::Error::Unread(Error::Decode { .. }) | edit::Error::Unwritten(Error::Decode { .. }) => {
+                Failure::Broken
+            }
+            edit::Error::Unwritten(Error::TooLarge { .. }) => Failure::TooLarge,
+            edit::Error::Unread(error) => Failure::Unreadable(error),
+            edit::Error::Unwritten(error) => Failure::Unwritable(error),
+            _ => Failure::Outrun,
+        }
+    }
 }

@@ -5,12 +5,12 @@ use serde_json::Value;
 use crate::currency;
 use crate::{Date, Decimal, Moment};
 
-/// Why a value is wrong, in words that follow the field's name: `不可為空`.
+/// Why a value is wrong, worded to follow the name of its field: `不可為空`.
 pub type Reason = &'static str;
 
-/// A field that this version knows. An entry may hold others, which a newer writer added.
+/// A field that this version knows. An entry may hold others, added by a newer version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "`name` says what each is called")]
+#[allow(missing_docs, reason = "`name` gives the name of each in the JSON")]
 pub enum Field {
     Intent,
     Date,
@@ -27,10 +27,10 @@ pub enum Field {
     Necessity,
     Advance,
     Party,
-    Note,
+    Remark,
 }
 
-/// What `代墊狀態` may be.
+/// The values of `代墊狀態`.
 const ADVANCES: [&str; 4] = ["無", "代墊", "需支付", "不索取"];
 
 impl Field {
@@ -51,10 +51,10 @@ impl Field {
         Field::Necessity,
         Field::Advance,
         Field::Party,
-        Field::Note,
+        Field::Remark,
     ];
 
-    /// Its name in the JSON.
+    /// The name in the JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Field::Intent => "intent",
@@ -72,7 +72,7 @@ impl Field {
             Field::Necessity => "必要性",
             Field::Advance => "代墊狀態",
             Field::Party => "收款支付對象",
-            Field::Note => "附註",
+            Field::Remark => "附註",
         }
     }
 
@@ -81,18 +81,18 @@ impl Field {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
 
-    /// Whether an entry may be without it.
+    /// Whether an entry may lack it.
     pub fn is_optional(self) -> bool {
-        matches!(self, Field::Detail | Field::Party | Field::Note)
+        matches!(self, Field::Detail | Field::Party | Field::Remark)
     }
 
-    /// Whether an edit must leave it as it is: it says what the entry is, not what is in it.
+    /// Whether an edit must not change it, because it identifies the entry.
     pub fn is_fixed(self) -> bool {
         matches!(self, Field::Intent | Field::Id)
     }
 
-    /// Takes the JSON of a value and returns the JSON to keep, or says why it will not do. Numbers keep their
-    /// digits; strings are written anew, so that one text has one spelling however it was escaped.
+    /// Checks the JSON of a value and returns the JSON to store, or why the value is wrong. Numbers keep their digits;
+    /// strings are serialized again, so that one text has one JSON, however it was escaped.
     pub fn check(self, json: &str) -> Result<String, Reason> {
         match self {
             Field::Amount | Field::Rate => {
@@ -119,8 +119,8 @@ impl Field {
             Field::Currency => (currency::code(text).is_some(), "必須是 ISO 4217 幣別代碼"),
             Field::Id => (Moment::parse_id(text).is_some(), "必須是 YYYYMMDD-HHMMSS"),
             Field::Advance => (ADVANCES.contains(&text), "必須是 無、代墊、需支付 或 不索取"),
-            Field::Detail | Field::Party | Field::Note => (true, ""),
-            // Blanks are as good as nothing to whoever reads it.
+            Field::Detail | Field::Party | Field::Remark => (true, ""),
+            // Only blanks are as good as empty for the reader.
             _ => (!text.trim().is_empty(), "不可為空"),
         };
         if holds { Ok(()) } else { Err(reason) }
@@ -128,14 +128,8 @@ impl Field {
 }
 
 fn is_time(text: &str) -> bool {
-    let two = |digits: &[u8]| crate::calendar::number::<u8>(digits);
-    match text.as_bytes() {
-        [h1, h2, b':', m1, m2] => {
-            two(&[*h1, *h2]).is_some_and(|hour| hour < 24)
-                && two(&[*m1, *m2]).is_some_and(|minute| minute < 60)
-        }
-        _ => false,
-    }
+    let hour = |hour: &[u8]| matches!(hour, [b'0' | b'1', b'0'..=b'9'] | [b'2', b'0'..=b'3']);
+    matches!(text.as_bytes(), [h1, h2, b':', b'0'..=b'5', b'0'..=b'9'] if hour(&[*h1, *h2]))
 }
 
 #[cfg(test)]
@@ -182,7 +176,7 @@ mod tests {
             (Field::Rate, "0.000", "必須大於 0"),
             (Field::Rate, "-1", "必須大於 0"),
             (Field::Id, r#""20251129-250000""#, "必須是 YYYYMMDD-HHMMSS"),
-            (Field::Note, "1", "必須是文字"),
+            (Field::Remark, "1", "必須是文字"),
             (Field::Advance, r#""有""#, "必須是 無、代墊、需支付 或 不索取"),
         ];
         for (field, json, reason) in refused {

@@ -1,27 +1,26 @@
 #![doc = include_str!("../README.md")]
 
-mod calendar;
 mod change;
 pub mod chat;
-mod condition;
 pub mod currency;
 mod decimal;
-mod edit;
 mod entry;
 mod failure;
 mod field;
-mod swap;
+mod if_match;
+mod patch;
+mod slot;
 pub mod texts;
 
-pub use calendar::{Date, Moment};
 pub use change::{Attempt, Change, Step};
-pub use condition::{IfMatch, etag};
-pub use decimal::{Decimal, MAX_FRACTION, MAX_WHOLE};
-pub use edit::Edit;
+pub use decimal::{Decimal, Total};
 pub use entry::{Entry, Invalid};
 pub use failure::Failure;
 pub use field::{Field, Reason};
-pub use swap::{Slot, next, run};
+pub use if_match::{IfMatch, etag};
+pub use onetap_calendar::{Date, Moment};
+pub use patch::Patch;
+pub use slot::Slot;
 
 #[cfg(test)]
 mod testing {

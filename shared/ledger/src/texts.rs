@@ -1,19 +1,19 @@
-//! What people are told, in the API's messages and in the chat alike.
+//! Messages for the user, the same over HTTP and in the chat.
 
 use std::time::Duration;
 
-use crate::{Edit, Entry, Failure, Field, Invalid, Reason, Step};
+use crate::{Entry, Failure, Field, Invalid, Patch, Reason, Step};
 
 /// After an edit.
 pub const EDITED: &str = "修改成功";
 /// After the last transaction was deleted.
 pub const DELETED: &str = "已刪除上一筆交易記錄";
-/// An edit in the chat that does not say what, or to what.
+/// An edit in the chat without a field or without a new value.
 pub const INCOMPLETE: &str = "缺少欄位名稱或新值";
 /// An edit in the chat of more than one field.
 pub const ONE_AT_A_TIME: &str = "一次只允許更新一個欄位";
 
-/// Why a change did not happen, where transactions live for `life`.
+/// Why a change was not made, where transactions live for `life`.
 pub fn failure(failure: &Failure, life: Duration) -> String {
     match failure {
         Failure::Missing => format!("目前沒有可修改的交易記錄（交易記錄會在 {}後自動清除）", span(life)),
@@ -40,7 +40,7 @@ pub fn wrong_field(name: &str, reason: Reason) -> String {
     }
 }
 
-/// What was noted: a line for each entry.
+/// The entries that were recorded, one line each.
 pub fn noted(entries: &[Entry]) -> String {
     let line = |entry: &Entry| {
         let text = |field| entry.get(field).unwrap_or_default();
@@ -55,8 +55,8 @@ pub fn noted(entries: &[Entry]) -> String {
     format!("已記帳：\n{}", lines.join("\n"))
 }
 
-/// What was edited: a line for each field, `• 欄位：舊 → 新`.
-pub fn edited(edit: &Edit, step: &Step) -> String {
+/// The fields that were edited, one line each: `• 欄位：舊 → 新`.
+pub fn edited(patch: &Patch, step: &Step) -> String {
     let before = step.before();
     let line = |field: Field| {
         let text = |entry: Option<&Entry>| match entry.and_then(|entry| entry.get(field)) {
@@ -65,11 +65,11 @@ pub fn edited(edit: &Edit, step: &Step) -> String {
         };
         format!("• {}：{} → {}", field.name(), text(before.as_ref()), text(step.entry()))
     };
-    let lines: Vec<String> = edit.fields().map(line).collect();
+    let lines: Vec<String> = patch.fields().map(line).collect();
     format!("{EDITED}\n{}", lines.join("\n"))
 }
 
-/// A length of time in its largest whole unit.
+/// A duration in the largest unit of which it is a whole number.
 fn span(life: Duration) -> String {
     match life.as_secs() {
         seconds if seconds > 0 && seconds.is_multiple_of(3600) => format!("{} 小時", seconds / 3600),
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn an_edit_tells_the_old_and_the_new() {
-        let edit = Edit::from_body(r#"{"原幣金額":150,"附註":"加班"}"#.as_bytes()).unwrap();
-        let step = Attempt::new(Change::Edit(edit.clone()), None).step(Some(LUNCH)).unwrap();
-        assert_eq!(edited(&edit, &step), "修改成功\n• 原幣金額：100.10 → 150\n• 附註：（空） → 加班");
+        let patch = Patch::from_body(r#"{"原幣金額":150,"附註":"加班"}"#.as_bytes()).unwrap();
+        let step = Attempt::new(Change::Edit(patch.clone()), None).step(Some(LUNCH)).unwrap();
+        assert_eq!(edited(&patch, &step), "修改成功\n• 原幣金額：100.10 → 150\n• 附註：（空） → 加班");
     }
 }

@@ -1,7 +1,7 @@
 //! What a channel needs: its secrets, its token, and where the Messaging API is.
 
 use http::{HeaderValue, Uri};
-use onetap_store::config::{ConfigError, Secret, Variables, is_http_url};
+use onetap_config::{ConfigError, Secret, Variables, is_http_url};
 
 /// A LINE channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,12 +17,7 @@ pub struct Config {
 impl Config {
     /// Reads `variables`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
-        let secrets = variables.required("LINE_CHANNEL_SECRET")?;
-        let secrets: Vec<Secret> =
-            secrets.split(',').map(str::trim).filter(|secret| !secret.is_empty()).map(Secret::new).collect();
-        if secrets.is_empty() {
-            return Err(ConfigError::new("LINE_CHANNEL_SECRET", "is not set"));
-        }
+        let secrets = variables.secrets("LINE_CHANNEL_SECRET")?;
         let base_url = variables.base_url("LINE_API_BASE_URL")?;
         let config = Config {
             secrets,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, Uri, header};
-use onetap_store::config::ConfigError;
+use onetap_config::ConfigError;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 

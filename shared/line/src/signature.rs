@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use onetap_store::config::Secret;
+use onetap_config::Secret;
 use sha2::Sha256;
 
 /// Whether LINE sent a body.

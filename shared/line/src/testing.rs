@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use onetap_store::config::Secret;
+use onetap_config::Secret;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -4,5 +4,5 @@ mod poll;
 mod queue;
 
 pub use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-pub use poll::{poll, settle};
+pub use poll::{completed, poll};
 pub use queue::Queue;

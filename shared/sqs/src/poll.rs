@@ -7,23 +7,23 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 
 use crate::Queue;
 
-/// What Lambda hands to a function at a time, unless it is told otherwise.
-const BATCH: usize = 10;
+/// Messages in a batch: Lambda's default.
+const BATCH_SIZE: usize = 10;
 
-/// Calls `function` with batch after batch and deletes what it has done, until this future is dropped. `None` from the
-/// function says that it died: its batch comes again when it is due.
-pub async fn poll<F, Answer>(queue: &Queue, function: F) -> Infallible
+/// Invokes `function` with batch after batch and deletes the completed messages, until this future is dropped. `None` from
+/// the function means that it died: its messages are delivered again after the visibility timeout.
+pub async fn poll<F, Invocation>(queue: &Queue, function: F) -> Infallible
 where
-    F: Fn(SqsEvent) -> Answer,
-    Answer: Future<Output = Option<SqsBatchResponse>>,
+    F: Fn(SqsEvent) -> Invocation,
+    Invocation: Future<Output = Option<SqsBatchResponse>>,
 {
     loop {
         let mut event = SqsEvent::default();
-        event.records = queue.receive(BATCH).await;
+        event.records = queue.receive(BATCH_SIZE).await;
         let records = event.records.clone();
-        if let Some(answer) = function(event).await {
-            for done in settle(&records, &answer) {
-                if let Some(receipt) = &done.receipt_handle {
+        if let Some(response) = function(event).await {
+            for message in completed(&records, &response) {
+                if let Some(receipt) = &message.receipt_handle {
                     queue.delete(receipt);
                 }
             }
@@ -31,11 +31,11 @@ where
     }
 }
 
-/// The messages that an answer says are done, by Lambda's rules: those it does not name; none at all if it names one
-/// that was not in the batch, or nothing in particular.
-pub fn settle<'a>(batch: &'a [SqsMessage], answer: &SqsBatchResponse) -> Vec<&'a SqsMessage> {
+/// The messages of a batch that are completed, by Lambda's rules: those that the response does not name as failed. None of
+/// them, if it names an empty id or one that is not in the batch.
+pub fn completed<'a>(batch: &'a [SqsMessage], response: &SqsBatchResponse) -> Vec<&'a SqsMessage> {
     let failed: HashSet<&str> =
-        answer.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect();
+        response.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect();
     let id = |message: &'a SqsMessage| message.message_id.as_deref().unwrap_or_default();
     let known: HashSet<&str> = batch.iter().map(id).filter(|id| !id.is_empty()).collect();
     if failed.is_subset(&known) {

@@ -1,4 +1,4 @@
-//! The queue.
+//! The queue: visibility timeout, redelivery, dead letters, FIFO groups.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -11,8 +11,8 @@ use md5::{Digest, Md5};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// A FIFO queue forgets a deduplication id after this time.
-const DEDUPLICATION: Duration = Duration::from_secs(300);
+/// How long a FIFO queue remembers a deduplication id.
+const DEDUPLICATION_WINDOW: Duration = Duration::from_secs(300);
 
 /// A queue; a clone is the same queue. `Debug` shows no bodies.
 #[derive(Clone)]
@@ -39,19 +39,20 @@ struct State {
 struct Message {
     id: String,
     body: String,
+    /// The message group and the deduplication id.
     group: Option<(String, String)>,
     sequence: u64,
     receives: u32,
-    /// Until then it is with a consumer.
-    hidden: Option<Instant>,
+    /// The end of its visibility timeout, once it was received.
+    hidden_until: Option<Instant>,
 }
 
 impl Message {
     fn is_hidden(&self, now: Instant) -> bool {
-        self.hidden.is_some_and(|until| now < until)
+        self.hidden_until.is_some_and(|until| now < until)
     }
 
-    /// Good for one delivery: a consumer that was too slow cannot delete what somebody else has now.
+    /// Valid for one delivery: a consumer that is late cannot delete a message that another one has received since.
     fn receipt(&self) -> String {
         format!("{}#{}", self.id, self.receives)
     }
@@ -64,25 +65,25 @@ impl fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// An empty queue that hides what was received for 30 s, and redelivers for ever.
+    /// An empty queue with a visibility timeout of 30 s and no dead letters.
     pub fn new(name: &str) -> Queue {
         let visibility = Duration::from_secs(30);
         Queue { name: name.into(), visibility, dead_letters: None, shared: Arc::default() }
     }
 
-    /// Hides what was received for so long.
+    /// Sets the visibility timeout.
     #[must_use]
     pub fn with_visibility(self, visibility: Duration) -> Queue {
         Queue { visibility, ..self }
     }
 
-    /// Moves what was received `max_receives` times, and is due again, to `queue`.
+    /// Moves a message to `queue` instead of delivering it more than `max_receives` times.
     #[must_use]
     pub fn with_dead_letters(self, queue: &Queue, max_receives: u32) -> Queue {
         Queue { dead_letters: Some((Box::new(queue.clone()), max_receives)), ..self }
     }
 
-    /// Whether it keeps the order of a message group.
+    /// Whether it is a FIFO queue, which keeps the order of each message group.
     pub fn is_fifo(&self) -> bool {
         self.name.ends_with(".fifo")
     }
@@ -101,7 +102,7 @@ impl Queue {
         let now = Instant::now();
         let mut state = self.state();
         if let (true, Some((_, deduplication))) = (self.is_fifo(), &group) {
-            state.deduplicated.retain(|_, sent| now < *sent + DEDUPLICATION);
+            state.deduplicated.retain(|_, sent| now < *sent + DEDUPLICATION_WINDOW);
             if state.deduplicated.contains_key(deduplication) {
                 return;
             }
@@ -110,7 +111,7 @@ impl Queue {
         state.sent += 1;
         let sequence = state.sent;
         let id = format!("00000000-0000-4000-8000-{sequence:012x}");
-        state.messages.push_back(Message { id, body, group, sequence, receives: 0, hidden: None });
+        state.messages.push_back(Message { id, body, group, sequence, receives: 0, hidden_until: None });
         drop(state);
         self.shared.changed.notify_waiters();
     }
@@ -118,7 +119,7 @@ impl Queue {
     /// Up to `max` messages, waiting for the first.
     pub async fn receive(&self, max: usize) -> Vec<SqsMessage> {
         loop {
-            // Registered before the look, so that what is sent in between is noticed.
+            // Registered before the queue is read, so that no message is missed in between.
             let changed = self.shared.changed.notified();
             let (messages, next) = self.take(max);
             if !messages.is_empty() {
@@ -131,11 +132,11 @@ impl Queue {
         }
     }
 
-    /// What is due, and when more will be.
+    /// Receives up to `max` visible messages; also, when the next hidden one becomes visible.
     fn take(&self, max: usize) -> (Vec<SqsMessage>, Option<Instant>) {
         let now = Instant::now();
         let mut state = self.state();
-        self.bury(&mut state, now);
+        self.move_dead_letters(&mut state, now);
         let mut held: HashSet<String> = HashSet::new();
         let mut taken = Vec::new();
         for message in &mut state.messages {
@@ -144,17 +145,21 @@ impl Queue {
                 held.extend(group);
             } else if taken.len() < max && group.is_none_or(|group| !held.contains(&group)) {
                 message.receives += 1;
-                message.hidden = Some(now + self.visibility);
+                message.hidden_until = Some(now + self.visibility);
                 taken.push(self.record(message));
             }
         }
-        let next =
-            state.messages.iter().filter_map(|message| message.hidden).filter(|until| now < *until).min();
+        let next = state
+            .messages
+            .iter()
+            .filter_map(|message| message.hidden_until)
+            .filter(|until| now < *until)
+            .min();
         (taken, next)
     }
 
-    /// Moves what came often enough, and would come again now.
-    fn bury(&self, state: &mut State, now: Instant) {
+    /// Moves the messages that would be delivered too often.
+    fn move_dead_letters(&self, state: &mut State, now: Instant) {
         let Some((dead, max_receives)) = &self.dead_letters else {
             return;
         };
@@ -163,14 +168,15 @@ impl Queue {
             let (moved, kept) = state.messages.drain(..).partition(is_dead);
             state.messages = kept;
             let moved: VecDeque<Message> = moved;
-            let moved = moved.into_iter().map(|message| Message { receives: 0, hidden: None, ..message });
+            let moved =
+                moved.into_iter().map(|message| Message { receives: 0, hidden_until: None, ..message });
             dead.state().messages.extend(moved);
             dead.shared.changed.notify_waiters();
             self.shared.changed.notify_waiters();
         }
     }
 
-    /// Deletes the message that came with this receipt; `false` if it has come again since, or is gone.
+    /// Deletes the message of this receipt; `false` if it was delivered again since, or is deleted.
     pub fn delete(&self, receipt: &str) -> bool {
         let mut state = self.state();
         let before = state.messages.len();
@@ -181,7 +187,7 @@ impl Queue {
         deleted
     }
 
-    /// Returns when the queue holds nothing, hidden or not.
+    /// Returns when the queue is empty.
     pub async fn emptied(&self) {
         loop {
             let changed = self.shared.changed.notified();
@@ -197,18 +203,18 @@ impl Queue {
         self.state().messages.len()
     }
 
-    /// How many of them are with a consumer just now.
+    /// How many of them are hidden: received, and neither deleted nor visible again.
     pub fn in_flight(&self) -> usize {
         let now = Instant::now();
         self.state().messages.iter().filter(|message| message.is_hidden(now)).count()
     }
 
-    /// Whether it holds nothing, hidden or not.
+    /// Whether it holds no messages, hidden ones included.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What it holds, in the order of sending, hidden or not.
+    /// The bodies of its messages in the order of sending, hidden ones included.
     pub fn bodies(&self) -> Vec<String> {
         self.state().messages.iter().map(|message| message.body.clone()).collect()
     }

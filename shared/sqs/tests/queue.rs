@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use onetap_sqs::{Queue, SqsBatchResponse, SqsEvent, SqsMessage, poll, settle};
+use onetap_sqs::{Queue, SqsBatchResponse, SqsEvent, SqsMessage, completed, poll};
 use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -155,7 +155,7 @@ async fn an_answer_that_names_what_was_not_there_settles_nothing() {
     let settled = |failures: &[&str]| {
         let mut answer = SqsBatchResponse::default();
         failures.iter().for_each(|id| answer.add_failure(*id));
-        settle(&batch, &answer).len()
+        completed(&batch, &answer).len()
     };
     let id = batch[0].message_id.as_deref().unwrap();
     assert_eq!((settled(&[]), settled(&[id])), (2, 1));

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::{Batch, Commit, Config, Expect, Key, Store, Ttl, open};
 use serde_json::value::RawValue;

@@ -26,24 +26,24 @@ pub fn unique_token() -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-/// The question whether a lease can be had, apart from the asking: for callers that send it together with others
-/// through [`Store::commit_each`].
+/// A request for a lease, apart from the sending: for callers that send it together with other batches, in a
+/// [`Round`](crate::Round).
 #[derive(Clone)]
-pub struct Claim {
+pub struct Request {
     key: Key,
     token: String,
     ttl: Duration,
 }
 
-impl Claim {
-    /// A claim on `key` with a token of its own.
-    pub fn new(key: Key, ttl: Duration) -> Claim {
-        Claim { key, token: unique_token(), ttl }
+impl Request {
+    /// A request for `key`, with a token of its own.
+    pub fn new(key: Key, ttl: Duration) -> Request {
+        Request { key, token: unique_token(), ttl }
     }
 
     /// The same with a label behind its token, for whoever finds the lease held and asks what for.
     #[must_use]
-    pub fn labelled(mut self, label: &str) -> Claim {
+    pub fn labelled(mut self, label: &str) -> Request {
         self.token = format!("{} {label}", self.token);
         self
     }
@@ -70,7 +70,7 @@ impl Claim {
         };
         let until = sent + self.ttl;
         if mine && Instant::now() < until {
-            let Claim { key, token, ttl } = self;
+            let Request { key, token, ttl } = self;
             Acquire::Acquired(Lease { store: Arc::clone(store), key, token, ttl, until })
         } else {
             Acquire::Held
@@ -78,9 +78,9 @@ impl Claim {
     }
 }
 
-impl fmt::Debug for Claim {
+impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim").field("ttl", &self.ttl).finish_non_exhaustive()
+        f.debug_struct("Request").field("ttl", &self.ttl).finish_non_exhaustive()
     }
 }
 
@@ -130,16 +130,16 @@ pub struct Lease {
 impl Lease {
     /// Takes `key` for `ttl`, if nobody holds it.
     pub async fn acquire(store: &Arc<dyn Store>, key: Key, ttl: Duration) -> Result<Acquire, Error> {
-        let claim = Claim::new(key, ttl);
+        let request = Request::new(key, ttl);
         let sent = Instant::now();
-        let answer = match store.commit(&claim.batch()).await {
-            // It may be mine already. The same claim again tells, and cannot take it twice.
+        let answer = match store.commit(&request.batch()).await {
+            // It may be mine already. The same request again tells, and cannot take it twice.
             Err(error) if error.maybe_applied() => {
-                store.commit(&claim.batch()).await.map_err(Error::after_a_lost_reply)?
+                store.commit(&request.batch()).await.map_err(Error::after_a_lost_reply)?
             }
             answer => answer?,
         };
-        Ok(claim.outcome(store, sent, answer))
+        Ok(request.outcome(store, sent, answer))
     }
 
     /// Makes the lease last `ttl` from now, if it is still mine.
@@ -194,6 +194,11 @@ impl Lease {
     /// The latest moment at which the lease may still be held, by this process's clock.
     pub fn until(&self) -> Instant {
         self.until
+    }
+
+    /// Whether a refusal says that this lease is no longer held.
+    pub(crate) fn is_refused_by(&self, refusal: &[Mismatch]) -> bool {
+        Mismatch::find(refusal, &self.key).is_some()
     }
 
     fn mine(&self) -> Expect {

@@ -2,13 +2,17 @@
 
 mod batch;
 pub mod config;
+pub mod edit;
 mod error;
+mod forward;
 pub mod idem;
 pub mod lease;
 mod log;
 mod name;
 mod observed;
 mod redacted;
+mod round;
+mod sender;
 
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
@@ -22,12 +26,14 @@ pub mod testing;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 
 pub use batch::{Batch, Commit, Expect, MAX_WRITES, Mismatch, Value, Write, seq_of};
 pub use config::{Config, open};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
+pub use edit::{Edit, Values};
 pub use error::Error;
 pub use lease::Lease;
 pub use log::{Keep, MAX_TTL, Position, Record, Ttl};
@@ -39,6 +45,7 @@ pub use observed::Observed;
 pub use redis::Redis;
 #[cfg(feature = "upstash")]
 pub use redis::Upstash;
+pub use round::{Answers, Round, Ticket};
 
 /// A store: values under keys, logs, channels, and one write that is atomic over all of them.
 ///
@@ -51,7 +58,7 @@ pub use redis::Upstash;
 /// - a refusal is never an error and an error is never a refusal: what cannot be told is
 ///   [`Error::Unavailable`].
 #[async_trait]
-pub trait Store: Debug + Send + Sync + 'static {
+pub trait Store: Debug + Send + Sync {
     /// The value of `key`, as of the latest commit.
     async fn get(&self, key: &Key) -> Result<Option<String>, Error>;
 

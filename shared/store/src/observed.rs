@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use onetap_telemetry::{count, observe};
+use metrics::{counter, histogram};
 use tokio::time::Instant;
 
-use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
 
 /// Another store, watched. [`open`](crate::open) returns every store like this.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Observed {
 }
 
 fn failed(operation: &'static str, error: &Error) {
-    count("kv_error_total", &[("operation", operation)]);
+    counter!("kv_error_total", "operation" => operation).increment(1);
     tracing::error!(operation, %error, "kv_error");
 }
 
@@ -36,11 +36,11 @@ impl Store for Observed {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
         let start = Instant::now();
         let answer = self.0.get(key).await;
-        observe("kv_get_latency", &[], start.elapsed());
+        histogram!("kv_get_latency").record(start.elapsed());
         match &answer {
             Ok(value) => {
                 let found = value.is_some();
-                count(if found { "kv_hit_total" } else { "kv_miss_total" }, &[]);
+                counter!(if found { "kv_hit_total" } else { "kv_miss_total" }).increment(1);
                 tracing::debug!(found, "kv_get");
             }
             Err(error) => failed("get", error),
@@ -51,7 +51,7 @@ impl Store for Observed {
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         let start = Instant::now();
         let answer = self.0.commit(batch).await;
-        observe("kv_set_latency", &[], start.elapsed());
+        histogram!("kv_set_latency").record(start.elapsed());
         written(&answer);
         answer
     }
@@ -59,7 +59,7 @@ impl Store for Observed {
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
         let start = Instant::now();
         let answers = self.0.commit_each(batches).await;
-        observe("kv_set_latency", &[], start.elapsed());
+        histogram!("kv_set_latency").record(start.elapsed());
         answers.iter().for_each(written);
         answers
     }
@@ -80,7 +80,5 @@ impl Store for Observed {
         answer
     }
 
-    fn max_value(&self) -> usize {
-        self.0.max_value()
-    }
+    forward!(0: max_value);
 }

@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
-mod metrics;
+mod recorder;
 
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 pub use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -12,33 +12,33 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use metrics::Registry;
+pub use recorder::Recorder;
 
-fn registry() -> &'static Registry {
-    static REGISTRY: OnceLock<Registry> = OnceLock::new();
-    REGISTRY.get_or_init(Registry::default)
-}
+/// The program's recorder, once it is installed.
+static RECORDER: OnceLock<Recorder> = OnceLock::new();
 
-/// Logs to standard output, one JSON object a line. `RUST_LOG` (`info`, `onetap_store=debug,warn`, …) decides what is
-/// logged, else Lambda's own `AWS_LAMBDA_LOG_LEVEL`, else it is `info`. A second call changes nothing.
+/// Sets up logs and metrics for a program on Lambda; a second call changes nothing.
+///
+/// Logs go to standard output, one JSON object a line. `RUST_LOG` (`info`, `onetap_store=debug,warn`, …) decides what is
+/// logged, else Lambda's own `AWS_LAMBDA_LOG_LEVEL`, else it is `info`.
 pub fn init() {
-    log(LevelFilter::INFO, BoxMakeWriter::new(std::io::stdout));
+    install(LevelFilter::INFO, BoxMakeWriter::new(std::io::stdout));
 }
 
-/// The same for a program that talks to somebody at a terminal: logs go to standard error, and it is for `RUST_LOG` to
-/// ask for more than warnings; with `quiet`, more than errors.
+/// The same for a program at a terminal: logs go to standard error, and without `RUST_LOG` only warnings and errors are
+/// logged, with `quiet` only errors.
 pub fn init_terminal(quiet: bool) {
     let default = if quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
-    log(default, BoxMakeWriter::new(std::io::stderr));
+    install(default, BoxMakeWriter::new(std::io::stderr));
 }
 
-/// The same to a `writer` of the caller's, at `default` unless the environment asks for something else: for tests that
-/// look through everything that is said.
+/// The same with the logs in `writer`, at level `default` unless the environment sets another: for tests that search all
+/// output.
 pub fn init_with(default: LevelFilter, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
-    log(default, BoxMakeWriter::new(writer));
+    install(default, BoxMakeWriter::new(writer));
 }
 
-fn log(default: LevelFilter, writer: BoxMakeWriter) {
+fn install(default: LevelFilter, writer: BoxMakeWriter) {
     let level =
         |name: &str| std::env::var(name).ok().and_then(|value| value.to_lowercase().parse::<Targets>().ok());
     let filter = level("RUST_LOG")
@@ -52,8 +52,9 @@ fn log(default: LevelFilter, writer: BoxMakeWriter) {
         .with_writer(writer);
     // Below debug the crates underneath log whole events, and a user's words with them: that is never asked for.
     let no_bodies = LevelFilter::DEBUG;
-    // An error says that somebody, a test perhaps, has set up logging already.
+    // An error means that this process has a subscriber or a recorder already.
     let _ = tracing_subscriber::registry().with(filter).with(no_bodies).with(lines).try_init();
+    let _ = metrics::set_global_recorder(RECORDER.get_or_init(Recorder::default));
 }
 
 /// One more of `name`.
@@ -63,23 +64,26 @@ pub fn count(name: &'static str, labels: &[(&'static str, &str)]) {
 
 /// `n` more of `name`. 0 is told too, so that a metric can be there before anything was counted.
 pub fn add(name: &'static str, labels: &[(&'static str, &str)], n: u64) {
-    registry().add(name, labels, n);
+    metrics::counter!(name, owned(labels)).increment(n);
 }
 
 /// One more measurement of `name`, kept in seconds.
 pub fn observe(name: &'static str, labels: &[(&'static str, &str)], took: Duration) {
-    registry().observe(name, labels, took.as_secs_f64());
+    metrics::histogram!(name, owned(labels)).record(took);
 }
 
-/// Everything since the process began, in Prometheus' text format.
+fn owned(labels: &[(&'static str, &str)]) -> Vec<metrics::Label> {
+    labels.iter().map(|(name, value)| metrics::Label::new(*name, (*value).to_owned())).collect()
+}
+
+/// [`Recorder::prometheus`] of the program's recorder; nothing before `init…`.
 pub fn prometheus() -> String {
-    registry().prometheus()
+    RECORDER.get().map(Recorder::prometheus).unwrap_or_default()
 }
 
-/// Everything since the last call, as lines of CloudWatch's embedded metric format.
+/// [`Recorder::emf`] of the program's recorder; nothing before `init…`.
 pub fn emf() -> Vec<String> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    registry().emf(u64::try_from(now.as_millis()).unwrap_or_default())
+    RECORDER.get().map(Recorder::emf).unwrap_or_default()
 }
 
 /// At the end of an invocation: prints [`emf`] where CloudWatch reads it, which is inside Lambda.

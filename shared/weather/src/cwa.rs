@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use async_trait::async_trait;
-use onetap_store::config::Secret;
+use onetap_calendar::Moment;
+use onetap_config::Secret;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::provider::{Error, Provider, get};
-use crate::{Forecast, Period, Place, Sky, Taipei};
+use crate::{Forecast, Period, Place, Sky};
 
 const TEMPERATURE: &str = "溫度";
 const RAIN: &str = "3小時降雨機率";
@@ -132,8 +133,8 @@ struct Time {
 }
 
 impl Time {
-    fn moment(&self) -> Option<Taipei> {
-        Taipei::parse(self.data_time.as_ref().or(self.start_time.as_ref())?)
+    fn moment(&self) -> Option<Moment> {
+        Moment::parse(self.data_time.as_ref().or(self.start_time.as_ref())?)
     }
 
     /// A whole number, written as a string; `-` and `-99` stand for one that is not known.
@@ -159,8 +160,8 @@ impl Answer {
             element.map_or(&[][..], |element| &element.time)
         };
         let period = |time: &Time| {
-            let (start, end) = (time.moment()?, Taipei::parse(time.end_time.as_ref()?)?);
-            let within = |moment: Taipei| start <= moment && moment < end;
+            let (start, end) = (time.moment()?, Moment::parse(time.end_time.as_ref()?)?);
+            let within = |moment: Moment| start <= moment && moment < end;
             let temperatures = times(TEMPERATURE).iter().filter(|t| t.moment().is_some_and(within));
             let rain = times(RAIN).iter().find(|t| t.moment() == Some(start));
             Some(Period {

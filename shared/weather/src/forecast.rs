@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::{Place, Taipei};
+use onetap_calendar::Moment;
+
+use crate::Place;
 
 /// How many periods a message shows: a day.
 const SHOWN: usize = 8;
@@ -86,9 +88,9 @@ impl Sky {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     /// When it begins.
-    pub start: Taipei,
+    pub start: Moment,
     /// When it ends.
-    pub end: Taipei,
+    pub end: Moment,
     /// What the sky is like, at its worst.
     pub sky: Sky,
     /// The highest temperature, in degrees Celsius, where the provider knows one.
@@ -113,7 +115,7 @@ impl Forecast {
     ///
     /// What the provider does not know is `--`. Periods that were over at `updated` are left out, and an answer that
     /// has nothing else says so: a forecast of yesterday helps nobody.
-    pub fn text(&self, updated: Taipei) -> String {
+    pub fn text(&self, updated: Moment) -> String {
         let mut text = self.place.name();
         text.push_str(if self.sample { "（範例資料）\n" } else { "\n" });
         let mut ahead = self.periods.iter().filter(|period| period.end > updated).peekable();
@@ -127,8 +129,8 @@ impl Forecast {
             // Writing to a String does not fail.
             let _ = writeln!(text, "{emoji} {from:02}-{to:02} 🌡️{max}°💧{pop}%");
         }
-        let (_, month, day) = updated.date();
-        let _ = write!(text, "{month:02}/{day:02} {:02}:{:02} 更新", updated.hour(), updated.minute());
+        let (date, time) = (updated.date(), updated.time());
+        let _ = write!(text, "{:02}/{:02} {time} 更新", date.month(), date.day());
         text
     }
 }

@@ -1,11 +1,12 @@
 //! Open-Meteo: hour by hour, anywhere, without a key.
 
 use async_trait::async_trait;
+use onetap_calendar::Moment;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::provider::{Error, Provider, get};
-use crate::{Forecast, Period, Place, Sky, Taipei};
+use crate::{Forecast, Period, Place, Sky};
 
 /// Open-Meteo.
 #[derive(Debug)]
@@ -58,21 +59,21 @@ impl Hourly {
     fn periods(&self) -> Option<Vec<Period>> {
         let lengths =
             [&self.temperature_2m, &self.precipitation_probability, &self.weather_code].map(Vec::len);
-        let times: Vec<Taipei> = self.time.iter().map(|time| Taipei::parse(time)).collect::<Option<_>>()?;
+        let times: Vec<Moment> = self.time.iter().map(|time| Moment::parse(time)).collect::<Option<_>>()?;
         if times.is_empty() || lengths != [times.len(); 3] {
             return None;
         }
-        let mut starts: Vec<Taipei> = times.iter().map(|time| time.three_hours()).collect();
+        let mut starts: Vec<Moment> = times.iter().map(|time| time.start_of_three_hours()).collect();
         starts.sort();
         starts.dedup();
-        let period = |start: Taipei| {
+        let period = |start: Moment| {
             let end = start.plus_hours(3);
-            let at = |values: &[Option<f64>], within: &dyn Fn(Taipei) -> bool| {
+            let at = |values: &[Option<f64>], within: &dyn Fn(Moment) -> bool| {
                 let known = times.iter().zip(values).filter(|(time, _)| within(**time));
                 known.filter_map(|(_, value)| value.map(|number| number.round() as i32)).collect::<Vec<_>>()
             };
-            let on = |time: Taipei| start <= time && time < end;
-            let before = |time: Taipei| start < time && time <= end;
+            let on = |time: Moment| start <= time && time < end;
+            let before = |time: Moment| start < time && time <= end;
             let sky = |code: i32| code.try_into().map_or(Sky::Unknown, Sky::from_wmo);
             let rain = at(&self.precipitation_probability, &before).into_iter().max();
             Period {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
-use onetap_store::config::{ConfigError, Secret, Variables};
+use onetap_config::{ConfigError, Secret, Variables};
 use tokio::time::Instant;
 
 use crate::{Cwa, Forecast, OpenMeteo, Place, Sample};

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onetap_calendar::Moment;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::provider::{Error, Provider};
-use crate::{Forecast, Period, Place, Sky, Taipei};
+use crate::{Forecast, Period, Place, Sky};
 
 /// Makes the weather up, the same for the same place and hour, and says so in every answer.
 #[derive(Debug, Default)]
@@ -28,8 +29,8 @@ impl Sample {
     }
 
     /// The weather of `place` as if asked at `now`.
-    pub fn at(place: &Place, now: Taipei) -> Forecast {
-        let first = now.three_hours();
+    pub fn at(place: &Place, now: Moment) -> Forecast {
+        let first = now.start_of_three_hours();
         let periods = (0..8).map(|n| period(place, first.plus_hours(3 * n))).collect();
         Forecast { place: *place, periods, sample: true }
     }
@@ -42,16 +43,15 @@ impl Provider for Sample {
         if !delay.is_zero() {
             timeout_at(deadline, sleep(delay)).await.map_err(|_| Error::Late)?;
         }
-        Ok(Sample::at(place, Taipei::now()))
+        Ok(Sample::at(place, Moment::now()))
     }
 }
 
 /// Believable, no more: warm in July and in the afternoon, warmer in the south, and chance decides about the rain.
-fn period(place: &Place, start: Taipei) -> Period {
+fn period(place: &Place, start: Moment) -> Period {
     let chance = scatter(place, start);
-    let (_, month, _) = start.date();
-    let season = -6.0 * ((month as f64 - 1.0) * PI / 6.0).cos();
-    let daytime = -3.0 * ((start.hour() as f64 - 1.0) * PI / 12.0).cos();
+    let season = -6.0 * ((f64::from(start.date().month()) - 1.0) * PI / 6.0).cos();
+    let daytime = -3.0 * ((f64::from(start.hour()) - 1.0) * PI / 12.0).cos();
     let south = 1.2 * (25.0 - place.latitude());
     let pop = (chance % 11 * 10) as u8;
     let sky = match pop {
@@ -66,7 +66,7 @@ fn period(place: &Place, start: Taipei) -> Period {
 }
 
 /// FNV-1a over the place and the hour: the standard library's hash may differ from one release to the next.
-fn scatter(place: &Place, start: Taipei) -> u64 {
+fn scatter(place: &Place, start: Moment) -> u64 {
     let bytes = place.name().into_bytes().into_iter().chain(start.unix().to_be_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::{Backend, Environment, HeavyTest, heavy_test};
-use onetap_store::config::Secret;
 use onetap_store::lease::unique_token;
 use onetap_store::{Key, Store, open};
 use tokio::io::AsyncWriteExt;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use onetap_bus::{Bus, Event, Job};
+use onetap_config::Secret;
 use onetap_ledger::{Entry, etag};
 use onetap_line::Delivery;
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::Secret;
 use onetap_store::{Batch, Expect, Keep, Key, Log, Store, Ttl};
+use onetap_telemetry::Recorder;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -38,6 +39,8 @@ fn deliver(store: &Arc<Recording>, body: &[u8]) -> StatusCode {
 
 /// Any signed body gets a status; what is no JSON reaches nothing, and the rest only its own users' keys.
 pub fn webhook_body(bytes: &[u8]) {
+    let recorder = Recorder::default();
+    let _guard = recorder.on_this_thread();
     let store = Recording::memory();
     let status = deliver(&store, bytes);
     let touched = store.take();
@@ -55,7 +58,7 @@ pub fn webhook_body(bytes: &[u8]) {
     let allowed = users.flat_map(keys_of_a_user).chain(ids.map(|id| format!("idem:line:{id}"))).collect();
     assert!(touched.keys.is_subset(&allowed), "{:?}", touched.keys.difference(&allowed));
     assert!(touched.logs.is_empty() && touched.channels.is_empty(), "{touched:?}");
-    let metrics = onetap_telemetry::prometheus();
+    let metrics = recorder.prometheus();
     let refused = metrics.lines().find(|line| line.contains(r#"line_reply_total{outcome="bad_request"}"#));
     assert_eq!(refused, None, "LINE would not take this reply");
 }

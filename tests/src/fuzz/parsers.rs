@@ -1,10 +1,10 @@
 //! Parsers that need no store: what they take they write down again in the same words.
 
+use onetap_config::Secret;
 use onetap_ledger::chat::{self, Sentence};
-use onetap_ledger::{Edit, Entry, Moment};
+use onetap_ledger::{Entry, Moment, Patch};
 use onetap_line::signature::{Verdict, sign, verify};
 use onetap_line::webhook::{Chat, Event, Kind, Message, Mode, Source};
-use onetap_store::config::Secret;
 
 use super::files;
 
@@ -43,7 +43,7 @@ pub fn entry_json(bytes: &[u8]) {
     if let Some(entry) = std::str::from_utf8(bytes).ok().and_then(Entry::read) {
         assert!(Entry::read(&entry.to_json()) == Some(entry), "read, written, and then another");
     }
-    if let Ok(edit) = Edit::from_body(bytes) {
+    if let Ok(edit) = Patch::from_body(bytes) {
         let base = Entry::read(LUNCH).unwrap();
         assert!(edit.fields().next().is_some(), "an edit of nothing");
         if let Ok(edited) = edit.apply(&base) {
@@ -81,7 +81,7 @@ pub fn chat_sentence(bytes: &[u8]) {
             let edited = edit.apply(&Entry::read(LUNCH).unwrap());
             assert!(edited.is_ok_and(|entry| Entry::from_body(entry.to_json().as_bytes()) == Ok(entry)));
         }
-        Sentence::EditProblem(answer) | Sentence::NoteProblem(answer) => assert!(!answer.0.is_empty()),
+        Sentence::EditProblem(problem) | Sentence::NoteProblem(problem) => assert!(!problem.0.is_empty()),
         Sentence::Delete | Sentence::Other => {}
     }
     for chat in [Chat::User, Chat::Group, Chat::Room, Chat::Unknown] {

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onetap_store::config::{Config, Credentials, Secret};
+use onetap_config::Secret;
+use onetap_store::config::{Config, Credentials};
 use onetap_store::{
     Batch, Channel, Commit, DynamoDb, Error, Expect, Keep, Key, Log, Redis, Store, Upstash, Write, open,
 };
-use onetap_weather::{Cwa, OpenMeteo, Provider, Taipei, places};
+use onetap_weather::{Cwa, Moment, OpenMeteo, Provider, places};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -340,7 +341,7 @@ pub fn weather_answer(bytes: &[u8]) {
         for provider in &server.weather {
             let answer = now(provider.forecast(place, Instant::now() + Duration::from_secs(5)));
             if let Ok(forecast) = answer {
-                assert!(!forecast.text(Taipei::now()).is_empty());
+                assert!(!forecast.text(Moment::now()).is_empty());
             }
         }
     });

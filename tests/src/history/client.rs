@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use onetap_store::idem::{self, Idempotency, Policy};
 use onetap_store::lease::{Acquire, Release, Renewal};
-use onetap_store::{Batch, Commit, Error, Expect, Keep, Key, Lease, Log, Mismatch, Position, Store, Value};
+use onetap_store::{
+    Batch, Commit, Edit, Error, Expect, Keep, Key, Lease, Log, Position, Store, Value, Values,
+};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -113,17 +115,13 @@ impl Client {
     /// One more, by compare and swap. What is unknown is left so: sent again it would be another increment.
     async fn swap(&mut self) {
         let key = self.key("swap", 2);
-        let Ok(mut there) = self.store.get(&key).await else { return };
-        for _ in 0..3 {
-            let next = format!("{} {}", number(there.as_deref()) + 1, self.unique());
-            let batch = Batch::new().put(&key, expect(there), next, BEYOND_THE_RUN);
-            match self.store.commit(&batch).await {
-                Ok(Commit::Refused(refusal)) => {
-                    there = refusal.into_iter().next().and_then(|found| found.there)
-                }
-                Ok(Commit::Applied(_)) | Err(_) => return,
-            }
-        }
+        let store = Arc::clone(&self.store);
+        let step = |there: &Values| {
+            let next = format!("{} {}", number(there.get(&key)) + 1, self.unique());
+            Ok::<_, Error>((Batch::new().put(&key, there.expect(&key), next, BEYOND_THE_RUN), ()))
+        };
+        // The store's answers are what is judged: the recorder has them.
+        let _ = Edit::of(&key).apply(&*store, step).await;
     }
 
     /// Takes a lock, works under it, perhaps for longer than it lasts, and mostly gives it back.
@@ -243,17 +241,17 @@ impl Client {
         let unique = self.unique();
         let meant = Call::Execute { key: key.clone(), counter: Some(counter.as_str().to_owned()) };
         let ticket = self.journal.call(Layer::Api, meant);
-        let (store, counter) = (&self.store, &counter);
-        let deposit = async |refusal: Vec<Mismatch>| {
-            let there = match Mismatch::find(&refusal, counter) {
-                Some(found) => found.there.clone(),
-                None => store.get(counter).await?,
-            };
-            let next = format!("{} {unique}", number(there.as_deref()) + 1);
-            Ok::<_, Error>((Batch::new().put(counter, expect(there), next.as_str(), BEYOND_THE_RUN), next))
+        let deposit = |there: &Values| {
+            let next = format!("{} {unique}", number(there.get(&counter)) + 1);
+            let writes = Batch::new().put(&counter, there.expect(&counter), next.as_str(), BEYOND_THE_RUN);
+            Ok::<_, Error>((writes, next))
         };
-        let answer = self.idem.transact(&key, deposit).await;
-        self.journal.answer(ticket, result(answer));
+        // Both ways to write with a record; the second guesses first what is there.
+        let answer = match self.seed.percent(50) {
+            true => result(self.idem.edit(&key, Edit::of(&counter), deposit).await),
+            false => result(self.idem.transact(&key, async |there| deposit(&there)).await),
+        };
+        self.journal.answer(ticket, answer);
     }
 
     /// One record for an event that several clients were told of, asked for until the answer is certain.

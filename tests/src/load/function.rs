@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::runtime::Answer;
 use onetap_servers::{HeavyTest, Program, Redis, RuntimeApi, TcpProxy, heavy_test};
-use onetap_store::config::Secret;
 use serde_json::Value;
 
 use crate::functions::{ACCESS_TOKEN, Function};

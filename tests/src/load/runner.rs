@@ -32,7 +32,7 @@ impl Runner {
     pub async fn start() -> Runner {
         let heavy = heavy_test();
         let redis = Redis::start().await;
-        let mut child = Command::new(example("onetap"))
+        let mut child = Command::new(program())
             .args(["--port", "0", "--store", "redis"])
             .env_clear()
             .envs([("REDIS_URL", redis.url().as_str()), ("STORE_TIMEOUT_MS", "10000"), ("RUST_LOG", "error")])
@@ -43,7 +43,7 @@ impl Runner {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .expect("the example `onetap`: built with all tests, or by `cargo build --examples`");
+            .expect("the program `onetap`: built with all tests, or by `cargo build --package onetap-local`");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next_line().await.unwrap().expect("it says where it listens");
         let url = first.split("open ").nth(1).expect("an address").trim_end_matches('/').to_owned();
@@ -80,8 +80,8 @@ impl Listeners {
     }
 }
 
-/// Where cargo puts examples: beside the folder of the test binaries.
-fn example(name: &str) -> PathBuf {
+/// Where cargo puts the program of another package: above the folder of the test binaries.
+fn program() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name)
+    tests.parent().and_then(|deps| deps.parent()).unwrap().join("onetap")
 }

@@ -3,10 +3,10 @@
 use std::time::SystemTime;
 
 use onetap_bus::Job;
+use onetap_config::Secret;
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
 use onetap_servers::environment::Variable;
 use onetap_servers::{Backend, Broken, Environment, Fault};
-use onetap_store::config::Secret;
 use onetap_tests::emf::Declared;
 use onetap_tests::functions::{Function, Running, delivery};
 use serde_json::{Value, json};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::environment::Variable;
 use onetap_servers::{Backend, Broken, Environment, Fault, Proxy};
-use onetap_store::config::Secret;
 use onetap_store::{Config, Log, open};
 use onetap_tests::emulator::Emulator;
 use onetap_tests::functions::{ACCESS_TOKEN, Function};

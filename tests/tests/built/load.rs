@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use onetap_bus::Job;
+use onetap_config::Secret;
 use onetap_servers::runtime::Answer;
-use onetap_store::config::Secret;
 use onetap_tests::functions::{CHANNEL_SECRET, EDIT_TOKEN, Function, JOB_SECRET, delivery};
 use onetap_tests::load::{CLIENTS, Cost, Fleet, Listeners, Plan, Runner, Tally, Usage, clients, row};
 use serde_json::{Value, json};
@@ -320,7 +320,7 @@ async fn the_runner_bears_64_clients_and_sheds_what_is_too_many() {
     cost.assert_within(RUNNER_MAY_GROW, "the runner");
 
     // Streams stay: twice as many as it has places for.
-    let (places, listeners, start) = (onetap_local::PLACES, Listeners::default(), Instant::now());
+    let (places, listeners, start) = (onetap_local::MAX_REQUESTS, Listeners::default(), Instant::now());
     let listen = async |n: usize| {
         let job = format!("nobody-{n}");
         let path = format!("/jobs/{job}/events?domain=scan&token={}", token(&job));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use edit_last_transaction::{Config, MAX_BODY, OPENAPI};
 use http::Request;
-use onetap_store::config::Secret;
+use onetap_config::Secret;
 use onetap_store::testing::{Fault, Faulty};
 use support::{Api, BROKEN, CHANGED, DINNER, LUNCH, MISSING, TOKEN, config, memory};
 

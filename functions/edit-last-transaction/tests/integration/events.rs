@@ -6,7 +6,7 @@ use std::path::Path;
 
 use edit_last_transaction::{Config, EditLastTransaction};
 use lambda_http::request::from_str;
-use onetap_store::config::Secret;
+use onetap_config::Secret;
 use support::{Reply, config, memory};
 
 fn folder() -> std::path::PathBuf {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use edit_last_transaction::{Answer, Config, EditLastTransaction, OPENAPI};
 use http::Request;
+use onetap_config::Secret;
 #[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
-use onetap_store::config::Secret;
 use onetap_store::lease::unique_token;
 use onetap_store::{Batch, Expect, Key, Memory, Store, idem, open};
 use serde_json::Value;

@@ -8,7 +8,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use job_events::{Config, JobEvents, token};
 use onetap_bus::Job;
-use onetap_store::config::Secret;
+use onetap_config::Secret;
 use onetap_store::{Position, Store};
 use tokio::time::{Instant, sleep, timeout_at};
 

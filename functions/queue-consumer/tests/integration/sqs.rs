@@ -12,7 +12,7 @@ use harness::plan::Plan;
 use harness::{Dice, later};
 use http::Request;
 use onetap_http::Client;
-use onetap_sqs::{SqsEvent, SqsMessage, settle};
+use onetap_sqs::{SqsEvent, SqsMessage, completed};
 use queue_consumer::QueueConsumer;
 use serde_json::{Value, json};
 use support::World;
@@ -152,7 +152,7 @@ async fn a_queue_of_another_make_ends_empty_and_its_dead_letters_are_the_malform
             continue;
         }
         let answer = consumer.handle(event.clone(), later()).await;
-        moto.delete(&queue, &settle(&event.records, &answer)).await;
+        moto.delete(&queue, &completed(&event.records, &answer)).await;
     }
 
     let mut letters = Vec::new();

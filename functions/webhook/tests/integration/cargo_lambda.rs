@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::Redis;
-use onetap_store::config::Secret;
 use serde_json::Value;
 use support::TOKEN;
 

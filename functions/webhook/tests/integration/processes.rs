@@ -8,10 +8,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::{Broken, Fault, Proxy};
 use onetap_store::Key;
-use onetap_store::config::Secret;
 use serde_json::{Value, json};
 use support::*;
 use tokio::sync::Semaphore;

@@ -4,8 +4,8 @@ use crate::support;
 
 use http::Request;
 use lambda_http::Body;
+use onetap_config::Secret;
 use onetap_line::signature::sign;
-use onetap_store::config::Secret;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::*;

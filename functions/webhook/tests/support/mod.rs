@@ -10,15 +10,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::Request;
 use lambda_http::Body;
+use onetap_config::{Secret, Variables};
 use onetap_line::signature::sign;
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
 #[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
-use onetap_store::config::{Secret, Variables};
 use onetap_store::lease::unique_token;
 use onetap_store::testing::Gate;
 use onetap_store::{Memory, Store, open};
-use onetap_weather::{Error, Forecast, Place, Provider, Sample, Taipei};
+use onetap_weather::{Error, Forecast, Moment, Place, Provider, Sample};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use webhook::{Config, Times, Webhook};
@@ -69,7 +69,7 @@ impl Provider for Weather {
         if self.fails.load(Ordering::SeqCst) {
             return Err(Error::Unavailable);
         }
-        Ok(Sample::at(place, Taipei::now()))
+        Ok(Sample::at(place, Moment::now()))
     }
 }
 

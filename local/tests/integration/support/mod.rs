@@ -1,15 +1,14 @@
 //! A runner to talk to: in this process, or the program itself.
 #![allow(unreachable_pub, reason = "a module of tests")]
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use http::Method;
+use onetap_config::Variables;
 use onetap_local::Local;
 use onetap_local::arguments::Options;
-use onetap_local::client::{Answer, Client, Events};
-use onetap_store::config::Variables;
+use onetap_local::client::{Client, Events, Response};
 use serde_json::{Value, json};
 
 pub const ALICE: &str = "U000000000000000000000000000a11ce";
@@ -40,10 +39,10 @@ impl Runner {
     }
 
     pub fn secret(&self, name: &str) -> String {
-        self.local.made().iter().find(|made| made.name == name).unwrap().value.clone()
+        self.local.generated().iter().find(|one| one.name == name).unwrap().value.clone()
     }
 
-    pub async fn call(&self, method: Method, path: &str, body: &str) -> Answer {
+    pub async fn call(&self, method: Method, path: &str, body: &str) -> Response {
         self.client
             .call(method, path, &[("content-type", "application/json")], body.to_owned())
             .await
@@ -94,10 +93,7 @@ pub fn text(text: &str) -> Value {
 
 /// The program, with an environment of nothing but these variables.
 pub fn program(variables: &[(&str, String)]) -> Command {
-    let tests = std::env::current_exe().unwrap();
-    let example = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples/onetap");
-    assert!(example.exists(), "the example `onetap`: built with all tests, or by `cargo build --examples`");
-    let mut command = Command::new::<PathBuf>(example);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onetap"));
     command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
     command
 }

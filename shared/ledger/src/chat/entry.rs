@@ -1,58 +1,60 @@
 //! Entries: `午餐 120 信用卡`, the words in any order.
 
 use super::note::Draft;
-use super::part::Part;
-use super::{Answer, Note};
+use super::tokens::Segment;
+use super::{Note, Problem};
 use crate::texts::wrong_field;
 use crate::{Decimal, Moment, Reason};
 
-/// Between two things that were paid. A comma within a number is none.
+/// Signs between two segments. A comma within a number is not one of them.
 const SEPARATORS: [char; 6] = ['，', '；', '、', ';', '\n', ','];
 const EXAMPLE: &str = "例如：午餐 120 信用卡";
-const HOME: &str = "TWD";
+const HOME_CURRENCY: &str = "TWD";
 
-/// What the text says was paid, or what it lacks to say so; `None` if there is no amount in it.
-pub(super) fn parse(text: &str, now: Moment) -> Option<Result<Note, Answer>> {
-    let parts: Vec<Part> = split(text).into_iter().map(|text| Part::read(text, now.date())).collect();
-    if parts.iter().all(|part| part.amount.is_none()) {
+/// What the text says was paid, or what is wrong with it; `None` if there is no amount in it.
+pub(super) fn parse(text: &str, now: Moment) -> Option<Result<Note, Problem>> {
+    let segments: Vec<Segment> =
+        split(text).into_iter().map(|text| Segment::parse(text, now.date())).collect();
+    if segments.iter().all(|segment| segment.amount.is_none()) {
         return None;
     }
-    let payments = shared(parts.iter().map(|part| part.payment.clone()));
-    let rates = shared(parts.iter().map(|part| part.rate.clone()));
-    let abroad = parts.iter().any(|part| part.currency.is_some_and(|code| code != HOME));
+    let payments = fill_gaps(segments.iter().map(|segment| segment.payment.clone()));
+    let rates = fill_gaps(segments.iter().map(|segment| segment.rate.clone()));
+    let has_foreign_currency =
+        segments.iter().any(|segment| segment.currency.is_some_and(|code| code != HOME_CURRENCY));
     let mut date = now.date();
     let (mut drafts, mut problems) = (Vec::new(), Vec::new());
-    for ((part, payment), rate) in parts.iter().zip(payments).zip(rates) {
+    for ((segment, payment), rate) in segments.iter().zip(payments).zip(rates) {
         let mut faults = Faults::default();
-        // Once said, a day holds for what follows.
-        if let Some(said) = part.date {
-            date = faults.need("日期", Some(said)).unwrap_or(date);
+        // A day holds for the segments after it too.
+        if let Some(day) = segment.date {
+            date = faults.need("日期", Some(day)).unwrap_or(date);
         }
-        // A part that only says when or how belongs to the others.
-        let aside = part.payment.is_some() || part.date.is_some();
-        if part.item.is_empty() && part.amount.is_none() && aside && faults.is_none() {
+        // A segment with only a day or a way to pay belongs to the others.
+        let belongs_to_others = segment.payment.is_some() || segment.date.is_some();
+        if segment.item.is_empty() && segment.amount.is_none() && belongs_to_others && faults.is_empty() {
             continue;
         }
-        let item = faults.need("品項", Some(&part.item).filter(|item| !item.is_empty()).map(Ok));
-        let amount = faults.need("金額", part.amount.clone());
+        let item = faults.need("品項", Some(&segment.item).filter(|item| !item.is_empty()).map(Ok));
+        let amount = faults.need("金額", segment.amount.clone());
         let payment = faults.need("付款方式", payment.map(Ok));
-        let currency = part.currency.unwrap_or(HOME);
+        let currency = segment.currency.unwrap_or(HOME_CURRENCY);
         let rate = match rate {
-            Some(_) if currency == HOME && !abroad => faults.need("幣別", None),
-            _ if currency == HOME => Some(Decimal::one()),
+            Some(_) if currency == HOME_CURRENCY && !has_foreign_currency => faults.need("幣別", None),
+            _ if currency == HOME_CURRENCY => Some(Decimal::one()),
             rate => faults.need("匯率", rate),
         };
         match (item, amount, payment, rate) {
-            (Some(item), Some(amount), Some(payment), Some(rate)) if faults.is_none() => {
+            (Some(item), Some(amount), Some(payment), Some(rate)) if faults.is_empty() => {
                 drafts.push(Draft { date, item: item.clone(), amount, currency, rate, payment });
             }
-            _ => problems.push(faults.told(Some(&part.item).filter(|_| parts.len() > 1))),
+            _ => problems.push(faults.message(Some(&segment.item).filter(|_| segments.len() > 1))),
         }
     }
-    Some(if problems.is_empty() { Ok(Note { now, drafts }) } else { Err(Answer(problems.join("\n"))) })
+    Some(if problems.is_empty() { Ok(Note { now, drafts }) } else { Err(Problem(problems.join("\n"))) })
 }
 
-/// What a part lacks, and what is wrong with the rest of it.
+/// What a segment lacks, and what is wrong in it.
 #[derive(Default)]
 struct Faults {
     lacks: Vec<&'static str>,
@@ -60,7 +62,7 @@ struct Faults {
 }
 
 impl Faults {
-    /// The value; if there is none, or a wrong one, that is noted.
+    /// The value; a missing or a wrong one is added to the faults.
     fn need<T>(&mut self, name: &'static str, value: Option<Result<T, Reason>>) -> Option<T> {
         match value {
             Some(Ok(value)) => return Some(value),
@@ -70,12 +72,12 @@ impl Faults {
         None
     }
 
-    fn is_none(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.lacks.is_empty() && self.wrong.is_empty()
     }
 
-    /// What to say; of one part among several, also of which.
-    fn told(self, item: Option<&String>) -> String {
+    /// The message, which names the item if there is one.
+    fn message(self, item: Option<&String>) -> String {
         let which =
             item.filter(|item| !item.is_empty()).map(|item| format!("「{item}」")).unwrap_or_default();
         let lacks = (!self.lacks.is_empty()).then(|| format!("缺少{}", self.lacks.join("、")));
@@ -85,27 +87,27 @@ impl Faults {
     }
 }
 
-/// The parts of a text.
+/// The segments of a text.
 fn split(text: &str) -> Vec<&str> {
     let digit = |c: char| c.is_ascii_digit();
-    let mut parts = Vec::new();
+    let mut segments = Vec::new();
     let mut begin = 0;
     for (at, c) in text.char_indices().filter(|(_, c)| SEPARATORS.contains(c)) {
         let after = at + c.len_utf8();
         if c == ',' && text[..at].ends_with(digit) && text[after..].starts_with(digit) {
             continue;
         }
-        parts.push(&text[begin..at]);
+        segments.push(&text[begin..at]);
         begin = after;
     }
-    parts.push(&text[begin..]);
-    parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
+    segments.push(&text[begin..]);
+    segments.into_iter().map(str::trim).filter(|segment| !segment.is_empty()).collect()
 }
 
-/// Gives each part that says nothing what the next one says, else the one before.
-fn shared<T: Clone>(said: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
-    let said: Vec<Option<T>> = said.collect();
-    let next = |n: usize| said[n..].iter().flatten().next();
-    let before = |n: usize| said[..n].iter().flatten().next_back();
-    (0..said.len()).map(|n| next(n).or_else(|| before(n)).cloned()).collect()
+/// Fills each gap with the next value, or with the previous one if there is no next.
+fn fill_gaps<T: Clone>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
+    let values: Vec<Option<T>> = values.collect();
+    let next = |n: usize| values[n..].iter().flatten().next();
+    let before = |n: usize| values[..n].iter().flatten().next_back();
+    (0..values.len()).map(|n| next(n).or_else(|| before(n)).cloned()).collect()
 }

@@ -1,72 +1,72 @@
-//! Bookkeeping in the chat: a fixed grammar, no model.
+//! Bookkeeping in the chat: a fixed grammar, no language model.
 //!
 //! ```text
 //! 刪除上一筆                                    delete
 //! 修改金額 150 · 上一筆分類改教育                  edit, one field
-//! 午餐 120 信用卡 · 昨天 計程車 250 現金           note, words in any order
-//! 早餐 50、午餐 120、飲料 45 現金                  several, which share what only one of them says
+//! 午餐 120 信用卡 · 昨天 計程車 250 現金           record an entry, words in any order
+//! 早餐 50、午餐 120、飲料 45 現金                  several entries, which share what only one of them says
 //! 書 12.5 美金 匯率 31.5 信用卡                   another currency, with its rate
 //! ```
 //!
-//! Settings come before it and places after it; both are the webhook's.
+//! The webhook tries settings before it and places after it.
 
 mod edit;
 mod entry;
 mod note;
-mod part;
+mod tokens;
 mod words;
 
 pub use note::Note;
 
-use crate::{Edit, Moment};
+use crate::{Moment, Patch};
 
-/// What a text says about the ledger. `Debug` shows no words of it.
+/// What a text means for the ledger. `Debug` shows none of its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sentence {
-    /// The last transaction is to go.
+    /// Delete the last transaction.
     Delete,
-    /// One of its fields is to change.
-    Edit(Edit),
-    /// An edit that cannot be made, and what to answer.
-    EditProblem(Answer),
-    /// Something was paid.
+    /// Change one of its fields.
+    Edit(Patch),
+    /// An edit that cannot be made.
+    EditProblem(Problem),
+    /// Record what was paid.
     Note(Note),
-    /// There is an amount, but not all that an entry needs, and what to answer. In a group it may be nothing of ours.
-    NoteProblem(Answer),
-    /// Nothing about the ledger.
+    /// There is an amount, but not all that an entry needs. In a group the text may not be meant for the bot.
+    NoteProblem(Problem),
+    /// Nothing that concerns the ledger.
     Other,
 }
 
-/// A text for whoever wrote; it may quote them, so `Debug` does not show it.
+/// What is wrong with a text, in words for its author. They may quote it, so `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Answer(pub String);
+pub struct Problem(pub String);
 
-impl std::fmt::Debug for Answer {
+impl std::fmt::Debug for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Answer(…)")
+        f.write_str("Problem(…)")
     }
 }
 
-impl From<&str> for Answer {
-    fn from(text: &str) -> Answer {
-        Answer(text.to_owned())
+impl From<&str> for Problem {
+    fn from(text: &str) -> Problem {
+        Problem(text.to_owned())
     }
 }
 
-/// What `text`, written at `now`, says: tried as deleting, then as an edit, then as entries.
+/// Reads `text`, written at `now`: as a deletion, else as an edit, else as entries.
 pub fn parse(text: &str, now: Moment) -> Sentence {
-    let text = words::plain(text);
+    let text = words::to_half_width(text);
     let text = text.trim();
     if edit::deletes(text) {
         return Sentence::Delete;
     }
     match edit::parse(text, now) {
-        Some(Ok(edit)) => return Sentence::Edit(edit),
+        Some(Ok(patch)) => return Sentence::Edit(patch),
         Some(Err(problem)) => return Sentence::EditProblem(problem),
         None => {}
     }
-    // It speaks of what was noted before, in a way that is no edit: a question perhaps, but nothing new to note.
-    if edit::speaks_of_the_last(text) {
+    // It is about the last transaction without being an edit, such as a question: there is no new entry in it.
+    if edit::names_last_transaction(text) {
         return Sentence::Other;
     }
     match entry::parse(text, now) {

@@ -1,4 +1,4 @@
-//! What was said to have been paid, on its way to becoming entries.
+//! What a text says was paid, and the entries that are made of it.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub(super) struct Draft {
     pub(super) payment: String,
 }
 
-/// What one text says was paid, and when it was said. `Debug` shows how many things.
+/// What one text says was paid, and when the text was written. `Debug` shows only the number of things.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Note {
     pub(super) now: Moment,
@@ -33,16 +33,17 @@ impl fmt::Debug for Note {
 impl Note {
     /// The entries, where `previous` is the last transaction so far.
     ///
-    /// Each gets a `交易ID` of its own: the second in which it was said, or where that one or a later one is taken,
-    /// the next second after it.
+    /// Each gets a `交易ID` of its own: the second in which the text was written or, if `previous` has that second or
+    /// a later one, the second after it.
     pub fn entries(&self, previous: Option<&Entry>) -> Vec<Entry> {
         let taken = previous.and_then(|entry| Moment::parse_id(entry.id()));
-        // After the last second of the calendar there is none to be had; then it is the present one.
-        let mut id = taken.filter(|taken| *taken >= self.now).and_then(Moment::next).unwrap_or(self.now);
+        // After the last second of the year 9999 there is no next one.
+        let mut id =
+            taken.filter(|taken| *taken >= self.now).and_then(Moment::next_second).unwrap_or(self.now);
         let mut entries = Vec::new();
         for draft in &self.drafts {
             entries.push(self.entry(draft, id));
-            id = id.next().unwrap_or(id);
+            id = id.next_second().unwrap_or(id);
         }
         entries
     }
@@ -63,10 +64,10 @@ impl Note {
                 Field::Project => "日常".to_owned(),
                 Field::Necessity => "必要".to_owned(),
                 Field::Advance => "無".to_owned(),
-                Field::Detail | Field::Party | Field::Note => String::new(),
+                Field::Detail | Field::Party | Field::Remark => String::new(),
             };
             (field, Value::from(text).to_string())
         };
-        Entry::of(id.id(), Field::ALL.map(field))
+        Entry::from_fields(id.id(), Field::ALL.map(field))
     }
 }

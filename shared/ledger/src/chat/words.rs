@@ -1,6 +1,7 @@
-//! The words that the grammar knows, and numbers and days as people write them.
+//! The words that the grammar knows, and the ways in which people write numbers and days.
 
-use crate::calendar::number;
+use std::str::FromStr;
+
 use crate::currency;
 use crate::{Date, Decimal, Field, Moment, Reason};
 
@@ -42,16 +43,16 @@ const PAYMENTS: [&str; 34] = [
     "點數",
 ];
 
-/// What a word ends in that may be a way to pay that is not in the list: `國泰信用卡`, `橘子支付`.
+/// Endings of ways to pay that are not in the list: `國泰信用卡`, `橘子支付`.
 const PAYMENT_ENDS: [&str; 3] = ["卡", "支付", "pay"];
 
-/// Days, by how long ago they were.
+/// Words for days, with how many days ago they were.
 const DAYS: [(&str, u16); 7] =
     [("今天", 0), ("今日", 0), ("剛剛", 0), ("剛才", 0), ("昨天", 1), ("昨日", 1), ("前天", 2)];
 
-/// The text with the wide digits, letters and signs of Chinese keyboards made plain.
-pub(super) fn plain(text: &str) -> String {
-    let plain = |c: char| match c {
+/// The text with full-width digits, letters and signs made half-width.
+pub(super) fn to_half_width(text: &str) -> String {
+    let half_width = |c: char| match c {
         '０'..='９' | 'Ａ'..='Ｚ' | 'ａ'..='ｚ' | '＄' | '＋' | '－' | '．' | '／' => {
             char::from_u32(u32::from(c) - 0xFEE0).unwrap_or(c)
         }
@@ -59,7 +60,7 @@ pub(super) fn plain(text: &str) -> String {
         '−' => '-',
         c => c,
     };
-    text.chars().map(plain).collect()
+    text.chars().map(half_width).collect()
 }
 
 /// What the chat calls a field, where it differs from its name.
@@ -72,7 +73,7 @@ pub(super) const fn label(field: Field) -> &'static str {
     }
 }
 
-/// The field that `text` begins with, by its name or by what the chat calls it, and the rest.
+/// The field whose name or label `text` begins with, and the rest.
 pub(super) fn field(text: &str) -> Option<(Field, &str)> {
     let of = |field: Field| text.strip_prefix(field.name()).or_else(|| text.strip_prefix(label(field)));
     Field::ALL.into_iter().find_map(|field| Some((field, of(field)?)))
@@ -83,15 +84,15 @@ pub(super) fn is_payment(word: &str) -> bool {
     PAYMENTS.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// Whether the word, of three characters or more, ends as ways to pay do.
+/// Whether the word has at least three characters and ends like a way to pay.
 pub(super) fn may_be_payment(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     word.chars().count() >= 3
-        && (PAYMENT_ENDS.iter().any(|end| word.ends_with(end)) || ending(&word).is_some())
+        && (PAYMENT_ENDS.iter().any(|end| word.ends_with(end)) || split_payment(&word).is_some())
 }
 
-/// A word that ends in a way to pay, as its two parts: `早餐現金`.
-pub(super) fn ending(word: &str) -> Option<(&str, &str)> {
+/// Splits a word that ends in a way to pay: `早餐現金`.
+pub(super) fn split_payment(word: &str) -> Option<(&str, &str)> {
     let longest = PAYMENTS.iter().filter(|known| word.ends_with(*known)).max_by_key(|known| known.len())?;
     let (item, payment) = word.split_at(word.len() - longest.len());
     (!item.is_empty()).then_some((item, payment))
@@ -102,14 +103,12 @@ pub(super) fn day(word: &str, today: Date) -> Option<Result<Date, Reason>> {
     if let Some((_, ago)) = DAYS.iter().find(|(name, _)| *name == word) {
         return Some(today.days_ago(*ago).ok_or("不存在"));
     }
-    let parts: Vec<&str> = word.split(['/', '-']).collect();
-    let part = |n: usize, longest: usize| parts.get(n).filter(|p| p.len() <= longest).map(|p| p.as_bytes());
-    let date = match parts.len() {
-        3 if parts[0].len() == 4 => {
-            Date::new(number(part(0, 4)?)?, number(part(1, 2)?)?, number(part(2, 2)?)?)
+    let date = match word.split(['/', '-']).collect::<Vec<_>>()[..] {
+        [year, month, day] if year.len() == 4 => {
+            Date::new(number(year, 4)?, number(month, 2)?, number(day, 2)?)
         }
-        2 if word.contains('/') => {
-            let (month, day) = (number(part(0, 2)?)?, number(part(1, 2)?)?);
+        [month, day] if word.contains('/') => {
+            let (month, day) = (number(month, 2)?, number(day, 2)?);
             // The latest such day that is not to come: in January, 12/31 is last year's.
             let last = |year| Date::new(year, month, day).filter(|date| *date <= today);
             (0..=8).find_map(|ago| last(today.year().checked_sub(ago)?))
@@ -119,12 +118,18 @@ pub(super) fn day(word: &str, today: Date) -> Option<Result<Date, Reason>> {
     Some(date.ok_or("不存在"))
 }
 
+/// A number of at most `longest` digits and nothing else: `parse` by itself would take a sign.
+fn number<T: FromStr>(text: &str, longest: usize) -> Option<T> {
+    let plain = text.len() <= longest && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
 /// The day that a text begins with, and the rest: `昨天計程車`.
 pub(super) fn leading_day(word: &str) -> Option<(u16, &str)> {
     DAYS.iter().find_map(|(name, ago)| Some((*ago, word.strip_prefix(name)?)))
 }
 
-/// A number as people write it, with commas between thousands, made a decimal.
+/// Reads a number as people write it, which may have a `+` and commas between thousands.
 pub(super) fn decimal(text: &str) -> Result<Decimal, Reason> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -142,7 +147,7 @@ pub(super) fn decimal(text: &str) -> Result<Decimal, Reason> {
 /// The currency that `text` ends in, and the rest before it.
 pub(super) fn trailing_currency(text: &str) -> Option<(&str, &'static str)> {
     let word = currency::WORDS.iter().filter_map(|(word, code)| Some((text.strip_suffix(word)?, *code)));
-    // The longest leaves the least: `US$` before `$`.
+    // The longest match leaves the shortest rest: `US$`, not `$`.
     word.chain(code_at(text, text.len().checked_sub(3))).min_by_key(|(rest, _)| rest.len())
 }
 
@@ -158,8 +163,8 @@ fn code_at(text: &str, at: Option<usize>) -> Option<(&str, &'static str)> {
     Some((text.get(..at)?, currency::code(text.get(at..)?)?))
 }
 
-/// What the value of an edited field is, in JSON, as people write it in the chat.
-pub(super) fn json(field: Field, text: &str, now: Moment) -> Result<String, Reason> {
+/// The JSON for a field's new value as people write it in the chat.
+pub(super) fn field_json(field: Field, text: &str, now: Moment) -> Result<String, Reason> {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     Ok(match field {
         Field::Amount | Field::Rate => {
@@ -177,7 +182,7 @@ pub(super) fn json(field: Field, text: &str, now: Moment) -> Result<String, Reas
             let text = text.replace('：', ":");
             quoted(&if text.find(':') == Some(1) { format!("0{text}") } else { text })
         }
-        Field::Currency => quoted(currency::meant(text).unwrap_or(text)),
+        Field::Currency => quoted(currency::from_word(text).unwrap_or(text)),
         _ => quoted(text),
     })
 }

@@ -1,6 +1,6 @@
 //! What a sentence does, sentence by sentence.
 
-use onetap_ledger::chat::{Answer, Sentence, parse};
+use onetap_ledger::chat::{Problem, Sentence, parse};
 use onetap_ledger::{Attempt, Change, Entry, Field, Moment, texts};
 
 /// Seed 002's entry.
@@ -22,8 +22,8 @@ fn says(text: &str) -> String {
         Sentence::Note(note) => {
             texts::noted(&note.entries(None)).replace("已記帳：\n• ", "").replace("\n• ", " | ")
         }
-        Sentence::EditProblem(Answer(text)) => format!("edit? {text}"),
-        Sentence::NoteProblem(Answer(text)) => {
+        Sentence::EditProblem(Problem(text)) => format!("edit? {text}"),
+        Sentence::NoteProblem(Problem(text)) => {
             format!("note? {}", text.replace("，例如：午餐 120 信用卡", ""))
         }
         Sentence::Other => "-".to_owned(),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_ledger::{Attempt, Change, Edit, Entry, Failure, Field, IfMatch, Slot, Step, etag, run};
+use onetap_ledger::{Attempt, Change, Entry, Failure, Field, IfMatch, Patch, Slot, Step, etag};
 use onetap_store::testing::{Fault, Faulty, Gate};
-use onetap_store::{Batch, Expect, Memory, Store};
+use onetap_store::{Batch, Expect, Memory, Store, forward};
 
 const LUNCH: &str = r#"{"交易ID":"20251129-143000","品項":"午餐","原幣金額":100.10}"#;
 const DINNER: &str = r#"{"交易ID":"20251129-183000","品項":"晚餐","原幣金額":250}"#;
@@ -16,7 +16,7 @@ fn slot() -> Slot {
 }
 
 fn edit(body: &str) -> Change {
-    Change::Edit(Edit::from_body(body.as_bytes()).unwrap())
+    Change::Edit(Patch::from_body(body.as_bytes()).unwrap())
 }
 
 fn once(change: Change) -> Attempt {
@@ -40,6 +40,11 @@ async fn there(store: &Arc<dyn Store>) -> Option<String> {
     store.get(slot().key()).await.unwrap()
 }
 
+async fn run(store: &Arc<dyn Store>, mut attempt: Attempt) -> Result<Step, Failure> {
+    let edit = attempt.edit(&slot());
+    Ok(edit.apply(&**store, |there| attempt.write(&slot(), there)).await?)
+}
+
 /// Runs the change through faults, and returns with what came of it how many calls it took.
 async fn through(
     store: &Arc<dyn Store>,
@@ -48,7 +53,7 @@ async fn through(
 ) -> (Result<Step, Failure>, usize) {
     let faulty = Faulty::first(Arc::clone(store), faults);
     let as_store: Arc<dyn Store> = faulty.clone();
-    let done = run(&as_store, &slot(), &attempt).await;
+    let done = run(&as_store, attempt).await;
     (done, faulty.calls())
 }
 
@@ -192,9 +197,6 @@ async fn a_swap_that_keeps_losing_gives_up() {
 
     #[async_trait::async_trait]
     impl Store for Restless {
-        async fn get(&self, key: &onetap_store::Key) -> Result<Option<String>, onetap_store::Error> {
-            self.0.get(key).await
-        }
         async fn commit(&self, batch: &Batch) -> Result<onetap_store::Commit, onetap_store::Error> {
             if let Some(there) = self.0.get(slot().key()).await? {
                 let mut entry: serde_json::Value = serde_json::from_str(&there).unwrap();
@@ -204,35 +206,12 @@ async fn a_swap_that_keeps_losing_gives_up() {
             }
             self.0.commit(batch).await
         }
-        async fn commit_each(
-            &self,
-            batches: &[Batch],
-        ) -> Vec<Result<onetap_store::Commit, onetap_store::Error>> {
-            self.0.commit_each(batches).await
-        }
-        async fn read(
-            &self,
-            log: &onetap_store::Log,
-            after: Option<onetap_store::Position>,
-            limit: usize,
-        ) -> Result<Vec<onetap_store::Record>, onetap_store::Error> {
-            self.0.read(log, after, limit).await
-        }
-        async fn watch(
-            &self,
-            channel: &onetap_store::Channel,
-        ) -> Result<onetap_store::BoxStream<'static, Result<(), onetap_store::Error>>, onetap_store::Error>
-        {
-            self.0.watch(channel).await
-        }
-        fn max_value(&self) -> usize {
-            self.0.max_value()
-        }
+        forward!(0: get, commit_each, read, watch, max_value);
     }
     let store: Arc<dyn Store> = Arc::new(Restless(Memory::new()));
     put(&store, LUNCH).await;
     let attempt = once(edit(r#"{"品項":"早餐"}"#));
-    assert_eq!(run(&store, &slot(), &attempt).await, Err(Failure::Outrun));
+    assert_eq!(run(&store, attempt).await, Err(Failure::Outrun));
 }
 
 #[test]

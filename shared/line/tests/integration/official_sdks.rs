@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use onetap_config::Secret;
 use onetap_line::signature::{sign, verify};
 use onetap_line::{Action, Delivery, Message, Messages, Verdict};
-use onetap_store::config::Secret;
 use serde_json::{Value, json};
 
 const SECRET: &str = "8c570fa6dd201bb328f1c1eac23a96d8";

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use onetap_config::{Secret, Variables};
 use onetap_line::message::limit;
 use onetap_line::testing::{Fault, MessagingApi};
 use onetap_line::{Action, Client, Config, Message, Messages, Outcome, Reply};
-use onetap_store::config::{Secret, Variables};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::time::Instant;

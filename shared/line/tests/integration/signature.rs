@@ -1,8 +1,8 @@
 //! Who sent a body.
 
+use onetap_config::Secret;
 use onetap_line::Verdict;
 use onetap_line::signature::{sign, verify};
-use onetap_store::config::Secret;
 use proptest::prelude::*;
 
 const BODY: &[u8] = br#"{"destination":"U0","events":[]}"#;

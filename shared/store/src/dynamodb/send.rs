@@ -21,8 +21,8 @@ use super::connector::Connector;
 use super::item::{Attributes, Condition, HEAD, Held, Kept, Place};
 use super::read::Stored;
 use super::{DynamoDb, jitter, live};
-use crate::config::Secret;
 use crate::{Error, Log, Record};
+use onetap_config::Secret;
 
 /// DynamoDB takes transactions of 4 MB, counting keys, new values and the values of conditions.
 const MAX_TRANSACTION: usize = 4 << 20;

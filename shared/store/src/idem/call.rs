@@ -1,4 +1,4 @@
-//! One call: what is asked, and the ways to ask it.
+//! One call of a key: what is asked, how it begins, and the ways to run it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -6,20 +6,19 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use super::claim::{Claim, Committed, Run};
-use super::engine::{Answer, Begun, Form, LATE_CALL_TIMEOUT, noted};
+use super::claim::{Claim, Claimed, Committed, Done, Run, lease, life};
+use super::owner::Owner;
 use super::record::{self, Outcome};
 use super::{Consumed, Error, Failure, Idempotency, MAX_KEY, Policy};
+use crate::edit::{self, Edit, Ended, Values, Writer};
 use crate::lease::unique_token;
-use crate::{Batch, Key, MAX_TTL, Mismatch};
+use crate::sender::{Retry, Sender};
+use crate::{Batch, Key};
 
-/// A `transact` whose writes are refused so often in a row has met no rival but a condition that never holds.
-const MAX_ROUNDS: usize = 32;
-
-/// Stores count in milliseconds.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The longest pause between two looks at another caller's run.
+const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// One call of a key, from [`Idempotency::call`]: set what differs from the engine's configuration, then run it.
 #[derive(Clone)]
@@ -28,10 +27,10 @@ pub struct Call {
     pub(super) idem: Idempotency,
     key: String,
     fingerprint: Option<String>,
-    pub(super) deadline: Option<Instant>,
+    deadline: Option<Instant>,
     result_ttl: Duration,
     policy: Policy,
-    pub(super) waits: bool,
+    waits: bool,
 }
 
 impl Call {
@@ -157,8 +156,9 @@ impl Call {
     {
         let answer = match self.begin().await {
             Ok(Begun::Mine(mut run)) => {
-                let ended = self.renewing(&mut run, f()).await;
-                self.conclude(&mut run, ended, form).await.map(Answer::Executed)
+                let mut owner = self.owner(&mut run);
+                let ended = owner.renewing(f()).await;
+                self.conclude(owner, ended, form).await.map(Answer::Executed)
             }
             Ok(Begun::Done(done)) => done.read(form.read_failure).map(Answer::Replayed),
             Err(error) => Err(error.widen()),
@@ -175,8 +175,9 @@ impl Call {
         let call = self.without_waiting();
         let answer = match call.begin().await {
             Ok(Begun::Mine(mut run)) => {
-                let ended = call.renewing(&mut run, f()).await.map_err(Failure::Passing);
-                call.conclude(&mut run, ended, Form::passing()).await.map(Answer::Executed)
+                let mut owner = call.owner(&mut run);
+                let ended = owner.renewing(f()).await.map_err(Failure::Passing);
+                call.conclude(owner, ended, Form::passing()).await.map(Answer::Executed)
             }
             Ok(Begun::Done(_)) => Ok(Answer::Replayed(())),
             Err(error) => Err(error.widen()),
@@ -192,70 +193,83 @@ impl Call {
     /// Runs `f`, and commits the writes that it answers with together with its value: both, or neither. Through any
     /// crash the effect is there once, with its result; the policy has nothing to decide.
     ///
-    /// `f` is first given an empty refusal. Where the store refuses its writes it is called again with what was
-    /// found in their place, to make them anew from that, or to give up with an error of its own. It may use all of
-    /// a batch's writes but one, and not the record's own key.
+    /// `f` is first given no values. Where the store refuses its writes, it is called again with the values that are there,
+    /// to make the writes anew from them, or to give up with an error of its own. It may use all of a batch's writes but
+    /// one, and not the record's own key. If `f` only reads some keys and decides, [`edit`](Call::edit) is shorter.
     pub async fn transact<T, E, F, Fut>(self, f: F) -> Result<T, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
-        F: FnMut(Vec<Mismatch>) -> Fut,
+        F: FnMut(Values) -> Fut,
         Fut: Future<Output = Result<(Batch, T), E>>,
+    {
+        self.make(Edit::default(), Retry::AllFailures, f, |ended| match ended {
+            Ended::Step(error) => Error::Function(error),
+            Ended::Unread(error) | Ended::Unwritten(error) => Error::Store(error),
+            Ended::Outrun => Error::Store(crate::Error::not_sent("the writes were refused again and again")),
+            Ended::Lost(value) => Error::LostLease { value },
+        })
+        .await
+    }
+
+    /// Makes `edit` and commits it together with the answer of its step: both, or neither, and once for the key.
+    pub async fn edit<T, E>(
+        self,
+        edit: Edit<'_>,
+        mut step: impl FnMut(&Values) -> Result<(Batch, T), E>,
+    ) -> Result<T, Error<T, edit::Error<E>>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let step = |there: Values| std::future::ready(step(&there));
+        self.make(edit, Retry::LostReplies, step, |ended| match ended {
+            Ended::Lost(value) => Error::LostLease { value },
+            ended => Error::Function(ended.into()),
+        })
+        .await
+    }
+
+    async fn make<T, S, E, F, Fut>(
+        self,
+        edit: Edit<'_>,
+        retry: Retry,
+        step: F,
+        failure: fn(Ended<T, S>) -> Error<T, E>,
+    ) -> Result<T, Error<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnMut(Values) -> Fut,
+        Fut: Future<Output = Result<(Batch, T), S>>,
     {
         let call = self.policy(Policy::AtLeastOnce);
         let answer = match call.begin().await {
-            Ok(Begun::Mine(run)) => call.rounds(run, f).await.map(Answer::Executed),
+            Ok(Begun::Mine(mut run)) => {
+                let made = edit.record_as(Writer::Owner(call.owner(&mut run), retry), step).await;
+                match &made {
+                    Ok(_) => call.remember(&run),
+                    // A store that is down would not hear us let go either.
+                    Err(Ended::Unwritten(error)) if error.is_retryable() => {}
+                    Err(Ended::Lost(_)) => {}
+                    Err(_) => call.owner(&mut run).abandon().await,
+                }
+                made.map(Answer::Executed).map_err(failure)
+            }
             Ok(Begun::Done(done)) => done.read(|_| None).map(Answer::Replayed),
             Err(error) => Err(error.widen()),
         };
         noted(answer).map(Answer::into_value)
     }
 
-    async fn rounds<T, E, F, Fut>(&self, mut run: Run, mut f: F) -> Result<T, Error<T, E>>
-    where
-        T: Serialize + DeserializeOwned,
-        F: FnMut(Vec<Mismatch>) -> Fut,
-        Fut: Future<Output = Result<(Batch, T), E>>,
-    {
-        let mut refusal = Vec::new();
-        for _ in 0..MAX_ROUNDS {
-            let (writes, value) = match self.renewing(&mut run, f(refusal)).await {
-                Ok(made) => made,
-                Err(error) => {
-                    self.abandon(&mut run).await;
-                    return Err(Error::Function(error));
-                }
-            };
-            let (value, outcome) = record::carried(value, Outcome::Ok);
-            let answer = match self.settle(&mut run, writes, &outcome).await {
-                Ok(answer) => answer,
-                Err(error) => {
-                    // A store that is down would not hear us let go either.
-                    if !error.is_retryable() {
-                        self.abandon(&mut run).await;
-                    }
-                    return Err(Error::Store(error));
-                }
-            };
-            // An earlier round's batch, whose reply was lost, may have landed after all: then its value is the one.
-            let landed = run.recorded(&answer).and_then(|done| done.value().ok());
-            refusal = match run.committed(answer) {
-                Committed::Recorded => return Ok(landed.unwrap_or(value)),
-                Committed::Lost => return Err(Error::LostLease { value }),
-                Committed::Refused(refusal) => refusal,
-            };
-        }
-        self.abandon(&mut run).await;
-        Err(Error::Store(crate::Error::Unavailable {
-            maybe_applied: false,
-            reason: "the writes were refused again and again".into(),
-        }))
-    }
-
     /// The first step by itself, for callers that send it together with others: see [`Claim`]. Nobody renews this
     /// claim, so that its lease, or with [`Policy::AtMostOnce`] its deadline, has to cover the work.
     pub fn claim(&self) -> Result<Claim, Error> {
-        let record = self.record()?;
-        let lease = self.lease().ok_or(Error::DeadlinePassed)?;
+        let config = self.idem.config();
+        let record = match self.key.len() {
+            1..=MAX_KEY => {
+                Key::new(format!("{}{}", config.prefix, self.key)).map_err(|_| Error::InvalidKey)?
+            }
+            _ => return Err(Error::InvalidKey),
+        };
+        let lease = lease(self.policy, config.lease_ttl, self.deadline).ok_or(Error::DeadlinePassed)?;
         let owner = unique_token();
         Ok(Claim {
             text: Claim::text_for(&owner, self.fingerprint.as_deref(), self.policy, lease),
@@ -263,39 +277,136 @@ impl Call {
             owner,
             fingerprint: self.fingerprint.clone(),
             lease,
-            usual_lease: self.idem.config().lease_ttl,
+            usual_lease: config.lease_ttl,
             result_ttl: life(self.result_ttl),
             policy: self.policy,
             max_record: self.idem.store().max_value(),
         })
     }
 
-    /// The key under which the record stands.
-    pub(super) fn record(&self) -> Result<Key, Error> {
-        match self.key.len() {
-            1..=MAX_KEY => {
-                Key::new(format!("{}{}", self.idem.config().prefix, self.key)).map_err(|_| Error::InvalidKey)
+    /// Asks for the right to run, until it is granted, or not needed, or out of reach.
+    async fn begin(&self) -> Result<Begun, Error> {
+        let config = self.idem.config();
+        let patience = Some(config.wait_timeout).filter(|limit| !limit.is_zero());
+        let patience = patience.and_then(|limit| Instant::now().checked_add(limit));
+        let give_up = [patience, self.deadline].into_iter().flatten().min();
+        let mut pause = config.wait_interval.max(Duration::from_millis(1));
+        let longest = pause.max(MAX_WAIT_INTERVAL);
+
+        let mut claim = self.claim()?;
+        if let Some(text) = self.idem.cache().get(&claim.record) {
+            match claim.judge(&text)? {
+                Claimed::Done(done) => return Ok(Begun::Done(done)),
+                Claimed::Mismatch => return Err(Error::Mismatch),
+                // No cached record is a claim.
+                _ => {}
             }
-            _ => Err(Error::InvalidKey),
+        }
+        let mut seen = None;
+        loop {
+            let answer = match self.ask(claim).await {
+                // The deadline cut off the last look. What was seen before it still holds.
+                Err(Error::Store(error)) if error.is_retryable() && self.sender().is_over() => {
+                    return Err(seen.map_or(Error::Store(error), |left| Error::InProgress { left }));
+                }
+                answer => answer?,
+            };
+            let left = match answer {
+                Claimed::Mine(run) => return Ok(Begun::Mine(run)),
+                Claimed::Done(done) => return Ok(Begun::Done(done)),
+                Claimed::Mismatch => return Err(Error::Mismatch),
+                Claimed::Unknown => return Err(Error::Unknown),
+                Claimed::InProgress { left } => left,
+                Claimed::Late(mut run) => {
+                    self.owner(&mut run).abandon().await;
+                    Duration::ZERO
+                }
+            };
+            seen = Some(left);
+            let now = Instant::now();
+            if !self.waits || give_up.is_some_and(|end| end <= now) {
+                return Err(Error::InProgress { left });
+            }
+            let next = now + pause;
+            sleep_until(give_up.map_or(next, |end| next.min(end))).await;
+            pause = (pause * 2).min(longest);
+            // Every look is a claim of its own, in one round trip: granted if the other caller is gone, refused with its
+            // result if it is done. Its lease is cut to the time that is left.
+            claim = match self.claim() {
+                Err(Error::DeadlinePassed) => return Err(Error::InProgress { left }),
+                claim => claim?,
+            };
         }
     }
 
-    /// How long a lease that is asked for now may last; `None` if there is no time left.
-    pub(super) fn lease(&self) -> Option<Duration> {
-        let usual = life(self.idem.config().lease_ttl);
-        let Some(deadline) = self.deadline else { return Some(usual) };
-        let left = deadline.saturating_duration_since(Instant::now());
-        (left >= SHORTEST).then(|| match self.policy {
-            Policy::AtLeastOnce => usual.min(left),
-            // It covers the run without being renewed. After its deadline, and a late commit, the owner is gone.
-            Policy::AtMostOnce => left.saturating_add(LATE_CALL_TIMEOUT).min(MAX_TTL),
-        })
+    /// Sends the claim, and again under the same token while it is unknown whether it was applied.
+    async fn ask(&self, claim: Claim) -> Result<Claimed, Error> {
+        let sent = Instant::now();
+        match self.sender().commit(&claim.batch(), Retry::LostReplies).await {
+            Ok((answer, _)) => Ok(claim.outcome(sent, answer)?),
+            Err(error) => {
+                // A claim that does not lapse, and whose run never began, would leave its key unknown for good.
+                if claim.policy == Policy::AtMostOnce && error.maybe_applied() {
+                    self.owner(&mut Run::new(claim, sent)).abandon().await;
+                }
+                Err(error.into())
+            }
+        }
     }
-}
 
-/// A life that every backend can keep.
-fn life(asked: Duration) -> Duration {
-    asked.clamp(SHORTEST, MAX_TTL)
+    /// Records how the function ended; its own error stays the answer, whatever comes of that.
+    async fn conclude<T, E>(
+        &self,
+        mut owner: Owner<'_>,
+        ended: Result<T, Failure<E>>,
+        form: Form<T, E>,
+    ) -> Result<T, Error<T, E>> {
+        let (ended, outcome) = match ended {
+            Ok(value) => {
+                let (value, outcome) = (form.value)(value);
+                (Ok(value), outcome)
+            }
+            Err(Failure::Permanent(error)) => {
+                let (error, outcome) = (form.failure)(error);
+                (Err(error), outcome)
+            }
+            Err(Failure::Passing(error)) => {
+                owner.abandon().await;
+                return Err(Error::Function(error));
+            }
+        };
+        let settled = owner.settle(Batch::new(), &outcome, Retry::AllFailures).await;
+        let recorded = settled.map(|answer| owner.run.committed(answer));
+        self.remember(owner.run);
+        match (ended, recorded) {
+            (Ok(value), Ok(Committed::Recorded)) => Ok(value),
+            (Ok(value), Ok(Committed::Refused(_) | Committed::Lost)) => Err(Error::LostLease { value }),
+            (Ok(value), Err(error)) => Err(Error::Unrecorded { value, error }),
+            (Err(failure), recorded) => {
+                match recorded {
+                    Ok(Committed::Recorded) => {}
+                    Ok(_) => tracing::warn!("a permanent failure came after its lease, and was refused"),
+                    Err(error) => tracing::warn!(%error, "a permanent failure was not recorded"),
+                }
+                Err(Error::Function(failure))
+            }
+        }
+    }
+
+    /// Keeps the result that this run wrote in the process's cache.
+    fn remember(&self, run: &Run) {
+        if let Some((record, until)) = &run.kept {
+            self.idem.cache().insert(&run.claim.record, record, *until);
+        }
+    }
+
+    pub(super) fn sender(&self) -> Sender<'_> {
+        Sender { store: &**self.idem.store(), deadline: self.deadline }
+    }
+
+    fn owner<'a>(&'a self, run: &'a mut Run) -> Owner<'a> {
+        Owner { sender: self.sender(), run }
+    }
 }
 
 impl fmt::Debug for Call {
@@ -304,4 +415,60 @@ impl fmt::Debug for Call {
         call.field("deadline", &self.deadline).field("ttl", &self.result_ttl).field("policy", &self.policy);
         call.finish_non_exhaustive()
     }
+}
+
+/// How a call begins.
+enum Begun {
+    /// With the right to run.
+    Mine(Run),
+    /// With a result that was there.
+    Done(Done),
+}
+
+/// A value, and where it is from.
+enum Answer<T> {
+    /// This call's run.
+    Executed(T),
+    /// A run before it.
+    Replayed(T),
+}
+
+impl<T> Answer<T> {
+    fn into_value(self) -> T {
+        match self {
+            Answer::Executed(value) | Answer::Replayed(value) => value,
+        }
+    }
+}
+
+/// How the ends of a function become records: each comes back as its record has it.
+struct Form<T, E> {
+    value: fn(T) -> (T, Outcome),
+    /// For a failure that is kept.
+    failure: fn(E) -> (E, Outcome),
+    /// A kept failure, from its record.
+    read_failure: fn(&str) -> Option<E>,
+}
+
+impl<T: Serialize + DeserializeOwned, E> Form<T, E> {
+    /// For a function none of whose failures is kept.
+    fn passing() -> Form<T, E> {
+        Form {
+            value: |value| record::carried(value, Outcome::Ok),
+            failure: |error| (error, Outcome::NotKept),
+            read_failure: |_| None,
+        }
+    }
+}
+
+/// Says how a call ended, and nothing about whose it was.
+fn noted<T, E>(answer: Result<Answer<T>, Error<T, E>>) -> Result<Answer<T>, Error<T, E>> {
+    let outcome = match &answer {
+        Ok(Answer::Executed(_)) => "executed",
+        Ok(Answer::Replayed(_)) => "replayed",
+        Err(error) => error.outcome(),
+    };
+    metrics::counter!("idem_total", "outcome" => outcome).increment(1);
+    tracing::debug!(outcome, "idempotent call");
+    answer
 }

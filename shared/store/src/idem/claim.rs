@@ -14,7 +14,28 @@ use tokio::time::Instant;
 
 use super::record::{self, Outcome, State, unreadable};
 use super::{Error, Policy};
-use crate::{Batch, Commit, Expect, Key, Mismatch};
+use crate::sender::LATE_CALL_TIMEOUT;
+use crate::{Batch, Commit, Expect, Key, MAX_TTL, Mismatch};
+
+/// Stores count in milliseconds.
+const MIN_TTL: Duration = Duration::from_millis(1);
+
+/// A life that every backend can keep.
+pub(super) fn life(asked: Duration) -> Duration {
+    asked.clamp(MIN_TTL, MAX_TTL)
+}
+
+/// How long a lease that is asked for now may last; `None` if no time is left before the deadline.
+pub(super) fn lease(policy: Policy, usual: Duration, deadline: Option<Instant>) -> Option<Duration> {
+    let usual = life(usual);
+    let Some(deadline) = deadline else { return Some(usual) };
+    let left = deadline.saturating_duration_since(Instant::now());
+    (left >= MIN_TTL).then(|| match policy {
+        Policy::AtLeastOnce => usual.min(left),
+        // It covers the run without a renewal. After its deadline, and a late commit, the owner is gone.
+        Policy::AtMostOnce => left.saturating_add(LATE_CALL_TIMEOUT).min(MAX_TTL),
+    })
+}
 
 /// The question whether a key may be run, from [`Call::claim`](super::Call::claim), apart from the asking.
 ///
@@ -122,7 +143,7 @@ impl Claim {
 
     fn granted(self, sent: Instant) -> Claimed {
         let until = sent + self.lease;
-        let run = Run { claim: self, until };
+        let run = Run::new(self, until);
         if Instant::now() < until { Claimed::Mine(run) } else { Claimed::Late(run) }
     }
 
@@ -150,6 +171,8 @@ impl Claim {
 pub struct Run {
     pub(super) claim: Claim,
     pub(super) until: Instant,
+    /// The record that this process wrote, and when it ends at the earliest.
+    pub(super) kept: Option<(String, Instant)>,
 }
 
 /// What the store's answer to a [`Run`]'s commit means.
@@ -165,6 +188,10 @@ pub enum Committed {
 }
 
 impl Run {
+    pub(super) fn new(claim: Claim, until: Instant) -> Run {
+        Run { claim, until, kept: None }
+    }
+
     /// The batch that records `value` as the result. What is to be written with it, or not at all, goes into the
     /// same batch: `writes.and(run.commit_batch(&value))`.
     ///
@@ -212,7 +239,7 @@ impl Run {
     }
 
     /// The result of this run that a refusal found in place: a send before it had landed.
-    pub(super) fn recorded(&self, answer: &Commit) -> Option<Done> {
+    pub(crate) fn recorded(&self, answer: &Commit) -> Option<Done> {
         let Commit::Refused(refusal) = answer else { return None };
         let there = Mismatch::find(refusal, &self.claim.record)?.there.as_deref()?;
         match record::parse(there).ok()? {

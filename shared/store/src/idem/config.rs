@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::MAX_KEY;
-use crate::config::{ConfigError, Variables};
-use crate::{MAX_NAME, MAX_TTL};
+use crate::MAX_NAME;
+use onetap_config::{ConfigError, Variables};
 
 /// What may be done about a run of which nothing more was heard: its owner died between the effect and the commit,
 /// or before either.
@@ -65,18 +65,12 @@ impl Config {
         if prefix.len() > MAX_NAME - MAX_KEY {
             return Err(ConfigError::new("IDEM_PREFIX", "is too long to stand before a key"));
         }
-        let seconds = |name: &str, default: Duration| match variables.positive(name, default.as_secs())? {
-            seconds if seconds <= MAX_TTL.as_secs() => Ok(Duration::from_secs(seconds)),
-            _ => Err(ConfigError::new(name, "is more than ten years")),
-        };
-        let wait_timeout = variables.parsed("IDEM_WAIT_TIMEOUT_MS", "a whole number", 0)?;
-        let wait_interval = variables.positive("IDEM_WAIT_INTERVAL_MS", 50)?;
         Ok(Config {
             prefix,
-            result_ttl: seconds("IDEM_DEFAULT_TTL_SECONDS", default.result_ttl)?,
-            lease_ttl: seconds("IDEM_LOCK_TTL_SECONDS", default.lease_ttl)?,
-            wait_timeout: Duration::from_millis(wait_timeout),
-            wait_interval: Duration::from_millis(wait_interval),
+            result_ttl: variables.seconds("IDEM_DEFAULT_TTL_SECONDS", default.result_ttl.as_secs())?,
+            lease_ttl: variables.seconds("IDEM_LOCK_TTL_SECONDS", default.lease_ttl.as_secs())?,
+            wait_timeout: variables.millis_or_zero("IDEM_WAIT_TIMEOUT_MS", 0)?,
+            wait_interval: variables.millis("IDEM_WAIT_INTERVAL_MS", 50)?,
             ..default
         })
     }

@@ -21,8 +21,9 @@
 //!   going on.
 //! - [`consume`](Idempotency::consume): run it, or say that it was done or is being done; for queues, which deliver
 //!   again by themselves.
-//! - [`transact`](Idempotency::transact): the effect is a batch of store writes, and is committed *together with*
-//!   the result. For these, exactly once holds through any crash.
+//! - [`edit`](Idempotency::edit) and [`transact`](Idempotency::transact): the effect is a batch of store writes, and is
+//!   committed *together with* the result. For these, exactly once holds through any crash. An edit reads keys and
+//!   decides; a transaction is any function that answers with writes.
 //! - [`call`](Idempotency::call): the same with a payload's fingerprint, a deadline, a life of its own.
 //! - [`Claim`] and [`Run`]: the steps by themselves, to be sent together with other batches.
 //!
@@ -82,11 +83,12 @@ mod cache;
 mod call;
 mod claim;
 mod config;
-mod engine;
 mod error;
 #[cfg(feature = "tower")]
 mod layer;
+mod owner;
 mod record;
+mod resolve;
 
 use std::fmt;
 use std::sync::Arc;
@@ -102,8 +104,11 @@ pub use config::{Config, Policy};
 pub use error::Error;
 #[cfg(feature = "tower")]
 pub use layer::{Body, BodyError, Deadline, grpc, http};
+pub(crate) use owner::Owner;
+pub(crate) use record::{Outcome, carried};
+pub use resolve::{Resolution, Resolved};
 
-use crate::{Batch, Mismatch, Store};
+use crate::{Batch, Edit, Store, Values, edit};
 use cache::Cache;
 
 /// No key is longer, in bytes.
@@ -176,37 +181,45 @@ impl Idempotency {
     }
 
     /// [`Call::transact`] as configured.
+    pub async fn transact<T, E, F, Fut>(&self, key: &str, f: F) -> Result<T, Error<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnMut(Values) -> Fut,
+        Fut: Future<Output = Result<(Batch, T), E>>,
+    {
+        self.call(key).transact(f).await
+    }
+
+    /// [`Call::edit`] as configured.
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
-    /// # use onetap_store::{Batch, Error, Expect, Key, Memory, Mismatch, Store, idem::{Config, Idempotency}};
+    /// # use onetap_store::{Batch, Edit, Key, Memory, Store, Values, idem::{Config, Idempotency}};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
     /// # let idem = Idempotency::new(store.clone(), Config::default());
     /// let balance = Key::new("balance")?;
+    /// let deposit = |there: &Values| {
+    ///     let sum = there.get(&balance).unwrap_or("0").parse::<u32>()? + 120;
+    ///     let writes = Batch::new().put(&balance, there.expect(&balance), sum.to_string(), Duration::from_secs(60));
+    ///     Ok::<_, std::num::ParseIntError>((writes, sum))
+    /// };
     /// for _ in 0..2 {
-    ///     let deposit = async |refusal: Vec<Mismatch>| {
-    ///         // What refused the last attempt is what the next one starts from.
-    ///         let there = match Mismatch::find(&refusal, &balance) {
-    ///             Some(found) => found.there.clone(),
-    ///             None => store.get(&balance).await?,
-    ///         };
-    ///         let sum = there.as_deref().unwrap_or("0").parse().unwrap_or(0) + 120;
-    ///         let expect = there.map_or(Expect::Absent, Expect::Is);
-    ///         Ok::<_, Error>((Batch::new().put(&balance, expect, sum.to_string(), Duration::from_secs(60)), sum))
-    ///     };
-    ///     assert_eq!(idem.transact("deposit:42", deposit).await?, 120);
+    ///     assert_eq!(idem.edit("deposit:42", Edit::of(&balance), deposit).await?, 120);
     /// }
     /// assert_eq!(store.get(&balance).await?.as_deref(), Some("120"));
     /// # Ok(()) }
     /// ```
-    pub async fn transact<T, E, F, Fut>(&self, key: &str, f: F) -> Result<T, Error<T, E>>
+    pub async fn edit<T, E>(
+        &self,
+        key: &str,
+        edit: Edit<'_>,
+        step: impl FnMut(&Values) -> Result<(Batch, T), E>,
+    ) -> Result<T, Error<T, edit::Error<E>>>
     where
         T: Serialize + DeserializeOwned,
-        F: FnMut(Vec<Mismatch>) -> Fut,
-        Fut: Future<Output = Result<(Batch, T), E>>,
     {
-        self.call(key).transact(f).await
+        self.call(key).edit(edit, step).await
     }
 
     /// Settles a key of [`Policy::AtMostOnce`] whose outcome is [unknown](Error::Unknown), by the word of somebody
@@ -268,32 +281,4 @@ impl<E> From<E> for Failure<E> {
     fn from(error: E) -> Failure<E> {
         Failure::Passing(error)
     }
-}
-
-/// What became of a run whose owner vanished.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Resolution<T> {
-    /// It took effect; repeats get this value.
-    Done(T),
-    /// It did not; the next call runs the function.
-    Forget,
-}
-
-impl<T> fmt::Debug for Resolution<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Resolution::Done(_) => "Done(…)",
-            Resolution::Forget => "Forget",
-        })
-    }
-}
-
-/// The answer to [`Idempotency::resolve`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Resolved {
-    /// It is as was said.
-    Settled,
-    /// There was nothing unknown: it is done, running, never begun, or somebody else has just settled it.
-    NotUnknown,
 }

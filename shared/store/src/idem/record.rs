@@ -34,7 +34,7 @@ pub(super) enum State {
 
 /// What a finished run left behind. The JSON is kept as it was written, so that a replay is byte-equal.
 #[derive(Clone)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Ok(Box<RawValue>),
     Err(Box<RawValue>),
     NotKept,
@@ -80,7 +80,7 @@ fn size(json: &str) -> usize {
 
 /// A value as its record has it, and the record. JSON does not carry everything (`Some(None)`, a skipped field): the
 /// first caller is given what every repeat will be. What could not be read back is not kept, and is returned as it is.
-pub(super) fn carried<T: Serialize + DeserializeOwned>(
+pub(crate) fn carried<T: Serialize + DeserializeOwned>(
     value: T,
     write: fn(Box<RawValue>) -> Outcome,
 ) -> (T, Outcome) {

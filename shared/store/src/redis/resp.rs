@@ -19,8 +19,8 @@ use tokio_rustls::TlsConnector;
 use super::encode::{Command, Reply};
 use super::wire::Wire;
 use super::{Failure, Scripted, Transport};
-use crate::config::Secret;
 use crate::{BoxStream, Error};
+use onetap_config::Secret;
 
 /// Requests that are on their way at once, each on a connection of its own. A Lambda function needs one or a few; more
 /// callers than that wait for their turn within their time limit.

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 
 use super::encode::{Command, Reply, ServerError};
 use super::{Failure, Scripted, Transport};
-use crate::config::Secret;
 use crate::{BoxStream, Error};
+use onetap_config::Secret;
 
 /// Upstash takes requests of 10 MB.
 const MAX_REQUEST: usize = 10_000_000;

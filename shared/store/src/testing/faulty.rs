@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+use crate::{Batch, Commit, Error, Key, Log, Position, Record, Store, forward};
 
 /// What happens to one call.
 #[derive(Clone, Debug)]
@@ -154,11 +154,5 @@ impl Store for Faulty {
         self.meet(self.store.read(log, after, limit)).await?
     }
 
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.store.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.store.max_value()
-    }
+    forward!(store: watch, max_value);
 }

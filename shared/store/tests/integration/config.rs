@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use onetap_store::config::{Backend, Variables};
+use onetap_store::config::Backend;
 use onetap_store::{Batch, Commit, Config, Expect, Key, Memory, Store, open};
 
 fn config(variables: &[(&str, &str)]) -> Result<Config, String> {
@@ -153,32 +153,6 @@ fn an_address_that_nothing_can_connect_to_is_refused_at_the_start() {
 }
 
 #[test]
-fn a_variable_that_is_not_utf_8_is_an_error_and_not_unset() {
-    use std::os::unix::ffi::OsStringExt;
-    const NAME: &str = "ONETAP_TEST_VARIABLE_THAT_IS_NOT_UTF_8";
-    // Only the environment of a process of its own can be set without disturbing the tests beside this one.
-    if std::env::var_os(NAME).is_none() {
-        let this = std::env::current_exe().unwrap();
-        let value = std::ffi::OsString::from_vec(b"planted\xff".to_vec());
-        let own = "config::a_variable_that_is_not_utf_8_is_an_error_and_not_unset";
-        let again =
-            std::process::Command::new(this).args(["--exact", own]).env(NAME, value).output().unwrap();
-        let said = String::from_utf8_lossy(&again.stdout);
-        assert!(again.status.success() && said.contains("1 passed"), "{said}");
-        return;
-    }
-    let variables = Variables::from_env();
-    for error in [
-        variables.optional(NAME).unwrap_err(),
-        variables.required(NAME).unwrap_err(),
-        variables.positive(NAME, 1).unwrap_err(),
-        variables.base_url(NAME).unwrap_err(),
-    ] {
-        assert_eq!(error.to_string(), format!("{NAME}: is not UTF-8 text"));
-    }
-}
-
-#[test]
 fn what_is_unset_has_the_documented_default() {
     let config = config(&[("STORE", "memory")]).unwrap();
     assert_eq!((config.timeout, config.poll), (Duration::from_millis(500), Duration::from_millis(500)));
@@ -220,14 +194,6 @@ fn no_secret_is_in_debug_output() {
         let shown = format!("{config:?} {store:?}");
         assert!(!shown.contains("planted"), "{shown}");
     }
-}
-
-#[test]
-fn a_number_out_of_range_names_its_variable() {
-    let variables = Variables::from_lookup(|_| Some(" 12 ".to_owned()));
-    assert_eq!(variables.positive("N", 1).unwrap(), 12, "spaces around a value are not part of it");
-    let variables = Variables::from_lookup(|_| Some("99999999999999999999".to_owned()));
-    assert_eq!(variables.positive("N", 1).unwrap_err().variable(), "N");
 }
 
 #[tokio::test]

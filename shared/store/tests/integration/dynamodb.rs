@@ -5,9 +5,10 @@ use crate::support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_config::Secret;
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy, create_table};
-use onetap_store::config::{Credentials, Secret};
+use onetap_store::config::Credentials;
 use onetap_store::testing::conformance::Names;
 use onetap_store::{Batch, Commit, DynamoDb, Error, Expect, Keep, Log, Position, Store, Ttl};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_suite::{LONG, Mishap, Runs, Sorry, all_get_one_result, claim, engine, fresh, over, record};
-use onetap_store::config::Variables;
+use onetap_config::Variables;
 use onetap_store::idem::{Claim, Claimed, Committed, Config, Error, Idempotency, Policy, Resolution, Run};
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Batch, Commit, Key, Memory, Store};
@@ -214,10 +214,6 @@ struct Forgetful(Memory);
 
 #[async_trait::async_trait]
 impl Store for Forgetful {
-    async fn get(&self, key: &Key) -> Result<Option<String>, onetap_store::Error> {
-        self.0.get(key).await
-    }
-
     async fn commit(&self, batch: &Batch) -> Result<Commit, onetap_store::Error> {
         Ok(match self.0.commit(batch).await? {
             Commit::Refused(refusal) => Commit::Refused(refusal.into_iter().take(1).collect()),
@@ -225,29 +221,7 @@ impl Store for Forgetful {
         })
     }
 
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, onetap_store::Error>> {
-        self.0.commit_each(batches).await
-    }
-
-    async fn read(
-        &self,
-        log: &onetap_store::Log,
-        after: Option<onetap_store::Position>,
-        limit: usize,
-    ) -> Result<Vec<onetap_store::Record>, onetap_store::Error> {
-        self.0.read(log, after, limit).await
-    }
-
-    async fn watch(
-        &self,
-        channel: &onetap_store::Channel,
-    ) -> Result<onetap_store::BoxStream<'static, Result<(), onetap_store::Error>>, onetap_store::Error> {
-        self.0.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.0.max_value()
-    }
+    onetap_store::forward!(0: get, commit_each, read, watch, max_value);
 }
 
 /// What two owners and a clock can do to one key, in every order of five steps. Expiry comes whenever it likes:

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_config::Secret;
 use onetap_servers::{Dynamo, create_table};
-use onetap_store::config::{Credentials, Secret};
+use onetap_store::config::Credentials;
 use onetap_store::idem::{Claimed, Committed, Config, Idempotency, Run};
 use onetap_store::lease::Acquire;
 use onetap_store::testing::conformance::Names;

@@ -1,9 +1,9 @@
 //! The message a forecast makes.
 
-use onetap_weather::{Forecast, Period, Sample, Sky, Taipei, places};
+use onetap_weather::{Forecast, Moment, Period, Sample, Sky, places};
 
 fn period(start: &str, sky: Sky, max: Option<i32>, pop: Option<u8>) -> Period {
-    let start = Taipei::parse(start).unwrap();
+    let start = Moment::parse(start).unwrap();
     Period { start, end: start.plus_hours(3), sky, max, pop }
 }
 
@@ -18,7 +18,7 @@ fn a_message_has_the_place_a_line_a_period_and_the_hour_of_its_making() {
         period("2026-03-02T00:00", Sky::Unknown, None, None),
         period("2026-03-02T03:00", Sky::Snow, Some(-2), Some(0)),
     ];
-    let text = forecast(periods).text(Taipei::parse("2026-03-01T22:05").unwrap());
+    let text = forecast(periods).text(Moment::parse("2026-03-01T22:05").unwrap());
     assert_eq!(
         text,
         "臺北市信義區\n\
@@ -31,8 +31,8 @@ fn a_message_has_the_place_a_line_a_period_and_the_hour_of_its_making() {
 
 #[test]
 fn what_is_over_is_left_out_and_eight_periods_are_shown() {
-    let first = Taipei::parse("2026-03-01T00:00").unwrap();
-    let start = |n: i64| first.plus_hours(3 * n);
+    let first = Moment::parse("2026-03-01T00:00").unwrap();
+    let start = |n: u32| first.plus_hours(3 * n);
     let periods = (0..16)
         .map(|n| Period {
             start: start(n),
@@ -42,7 +42,7 @@ fn what_is_over_is_left_out_and_eight_periods_are_shown() {
             pop: None,
         })
         .collect();
-    let text = forecast(periods).text(Taipei::parse("2026-03-01T06:00").unwrap());
+    let text = forecast(periods).text(Moment::parse("2026-03-01T06:00").unwrap());
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 10);
     assert_eq!((lines[1], lines[8]), ("☀️ 06-09 🌡️2°💧--%", "☀️ 03-06 🌡️9°💧--%"));
@@ -51,7 +51,7 @@ fn what_is_over_is_left_out_and_eight_periods_are_shown() {
 #[test]
 fn a_forecast_that_is_all_over_says_that_there_is_none() {
     let old = forecast(vec![period("2026-03-01T00:00", Sky::Clear, Some(20), Some(0))]);
-    let text = old.text(Taipei::parse("2026-03-01T03:00").unwrap());
+    let text = old.text(Moment::parse("2026-03-01T03:00").unwrap());
     assert_eq!(text, "臺北市信義區\n目前沒有預報資料\n03/01 03:00 更新");
 }
 
@@ -86,7 +86,7 @@ fn every_code_of_both_tables_has_an_emoji_of_its_own_kind() {
 fn the_made_up_weather_is_marked_plausible_and_the_same_for_the_same_hour() {
     for place in places::all() {
         for hour in [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000] {
-            let now = Taipei::from_unix(1_767_225_600).plus_hours(hour);
+            let now = Moment::from_unix(1_767_225_600).unwrap().plus_hours(hour);
             let forecast = Sample::at(place, now);
             let text = forecast.text(now);
             assert!(text.starts_with(&format!("{}（範例資料）\n", place.name())), "{text}");
@@ -102,7 +102,7 @@ fn the_made_up_weather_is_marked_plausible_and_the_same_for_the_same_hour() {
 #[test]
 fn the_made_up_weather_of_an_hour_does_not_depend_on_when_it_was_asked_for() {
     let place = places::by_name("高雄市左營區").unwrap();
-    let noon = Taipei::parse("2026-07-01T12:00").unwrap();
+    let noon = Moment::parse("2026-07-01T12:00").unwrap();
     let (early, late) = (Sample::at(place, noon), Sample::at(place, noon.plus_hours(3)));
     assert_eq!(early.periods[1..], late.periods[..7]);
     assert_ne!(early.periods[0].max, early.periods[4].max);

@@ -4,8 +4,8 @@ use crate::support;
 
 use std::time::Duration;
 
-use onetap_store::config::{Secret, Variables};
-use onetap_weather::{Config, Error, Forecast, Place, Provider, Sample, Taipei, places};
+use onetap_config::{Secret, Variables};
+use onetap_weather::{Config, Error, Forecast, Moment, Place, Provider, Sample, places};
 use support::{CWA, OPEN_METEO, Says, Server};
 use tokio::time::Instant;
 
@@ -51,7 +51,7 @@ async fn cwa_is_asked_for_one_township_and_three_elements_of_its_county() {
           %E5%A4%A9%E6%B0%A3%E7%8F%BE%E8%B1%A1"]
     );
     assert_eq!(
-        forecast.text(Taipei::parse("2026-03-01T09:10").unwrap()),
+        forecast.text(Moment::parse("2026-03-01T09:10").unwrap()),
         "臺北市信義區\n\
          ⛅ 09-12 🌡️21°💧20%\n\
          🌦️ 12-15 🌡️22°💧60%\n\
@@ -98,7 +98,7 @@ async fn open_meteo_is_asked_for_two_days_of_hours_in_taipei() {
         )]
     );
     assert_eq!(
-        forecast.text(Taipei::parse("2026-03-01T09:10").unwrap()),
+        forecast.text(Moment::parse("2026-03-01T09:10").unwrap()),
         "臺北市信義區\n\
          ⛈️ 09-12 🌡️21°💧24%\n\
          🌫️ 12-15 🌡️22°💧45%\n\
@@ -196,7 +196,7 @@ async fn values_that_are_unknown_or_odd_leave_a_gap_and_not_a_failure() {
         .replace(r#""ProbabilityOfPrecipitation": "70""#, r#""ProbabilityOfPrecipitation": null"#);
     let server = Server::start(Says::Status(200, odd));
     let forecast = ask(&configs(&server.url)[0], xinyi(), soon()).await.unwrap();
-    let text = forecast.text(Taipei::parse("2026-03-01T15:00").unwrap());
+    let text = forecast.text(Moment::parse("2026-03-01T15:00").unwrap());
     let lines: Vec<&str> = text.lines().take(3).collect();
     assert_eq!(lines, ["臺北市信義區", "⛈️ 15-18 🌡️22°💧--%", "❔ 18-21 🌡️20°💧--%"]);
 }

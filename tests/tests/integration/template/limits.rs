@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onetap_bus::Job;
+use onetap_config::Variables;
 use onetap_sqs::{Queue, poll};
 use onetap_store::Memory;
-use onetap_store::config::Variables;
 use onetap_store::testing::{Fault, Faulty};
 use onetap_tests::functions::Function;
 use queue_consumer::QueueConsumer;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onetap_config::{Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::{Secret, Variables};
+use onetap_telemetry::Recorder;
 use onetap_tests::functions::Function;
 use serde_json::{Value, json};
 
@@ -16,6 +17,8 @@ type Metric = (String, BTreeMap<String, String>);
 
 /// What CloudWatch reads from the functions' logs.
 async fn emitted(template: &Template) -> BTreeSet<Metric> {
+    let recorder = Recorder::default();
+    let _guard = recorder.on_this_thread();
     for function in Function::ALL {
         for weather in [Weather::Fair, Weather::Dark] {
             Stage::set(template).await.play(function, weather).await;
@@ -33,7 +36,7 @@ async fn emitted(template: &Template) -> BTreeSet<Metric> {
     assert_eq!(answer.status(), 200, "a stream of nothing but a pause");
 
     let mut metrics = BTreeSet::new();
-    for line in onetap_telemetry::emf() {
+    for line in recorder.emf() {
         let line: Value = serde_json::from_str(&line).unwrap();
         for directive in line["_aws"]["CloudWatchMetrics"].as_array().unwrap() {
             assert_eq!(directive["Namespace"], "onetap");

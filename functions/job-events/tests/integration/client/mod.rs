@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use job_events::{Body, Config, JobEvents, token};
 use onetap_bus::Job;
-use onetap_store::config::Secret;
+use onetap_config::Secret;
 use tokio::time::timeout;
 
 /// The one of the events in the repository.

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use onetap_store::idem::Policy;
 use onetap_store::testing::{Fault, Gate, random};
-use onetap_store::{Batch, Mismatch};
+use onetap_store::{Batch, Values};
 
 use super::*;
 
@@ -11,11 +11,11 @@ use super::*;
 async fn increment(
     store: &Arc<dyn Store>,
     counter: &Key,
-    refusal: Vec<Mismatch>,
+    refusal: Values,
 ) -> Result<(Batch, usize), onetap_store::Error> {
-    let there = match Mismatch::find(&refusal, counter) {
-        Some(found) => found.there.clone(),
-        None => store.get(counter).await?,
+    let there = match refusal.knows(counter) {
+        true => refusal.get(counter).map(str::to_owned),
+        false => store.get(counter).await?,
     };
     let next = there.as_deref().map_or(0, |text| text.parse().unwrap()) + 1;
     let expect = there.map_or(Expect::Absent, Expect::Is);
@@ -42,7 +42,7 @@ pub async fn a_transaction_writes_its_effect_with_its_result(store: Arc<dyn Stor
 
 pub async fn a_refused_transaction_is_made_anew_from_what_is_there(store: Arc<dyn Store>) {
     let (idem, key, counter, runs) = (engine(&store, LONG), fresh("transact"), counter(), Runs::default());
-    let raced = |refusal: Vec<Mismatch>| {
+    let raced = |refusal: Values| {
         let (store, counter, runs) = (&store, &counter, &runs);
         async move {
             let first = refusal.is_empty();
@@ -50,7 +50,7 @@ pub async fn a_refused_transaction_is_made_anew_from_what_is_there(store: Arc<dy
             let made = increment(store, counter, refusal).await?;
             if first {
                 // Between the read and the write, somebody else.
-                let (rival, _) = increment(store, counter, vec![]).await?;
+                let (rival, _) = increment(store, counter, Values::default()).await?;
                 assert!(matches!(store.commit(&rival).await?, Commit::Applied(_)));
             }
             Ok::<_, onetap_store::Error>(made)
@@ -63,7 +63,7 @@ pub async fn a_refused_transaction_is_made_anew_from_what_is_there(store: Arc<dy
 pub async fn what_an_earlier_round_had_written_is_the_result(store: Arc<dyn Store>) {
     let (idem, key, counter) = (engine(&store, LONG), fresh("transact"), counter());
     let mine = Key::new(format!("idem:{key}")).unwrap();
-    let work = |refusal: Vec<Mismatch>| {
+    let work = |refusal: Values| {
         let (store, counter, mine) = (&store, &counter, &mine);
         async move {
             if !refusal.is_empty() {
@@ -104,7 +104,7 @@ pub async fn a_transaction_that_gives_up_writes_nothing(store: Arc<dyn Store>) {
     assert!(matches!(ended, Err(Error::Function(Sorry))));
     // On its second round, too.
     let mut rounds = 0;
-    let stubborn = |refusal: Vec<Mismatch>| {
+    let stubborn = |refusal: Values| {
         rounds += 1;
         let counter = counter.clone();
         async move {

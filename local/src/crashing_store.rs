@@ -1,4 +1,5 @@
-//! What kills the consumer in the middle of a batch: a store that does half of what it is asked, and never answers.
+//! The consumer's store, which can crash the consumer in the middle of a batch: it commits half of the batch and never
+//! answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,55 +8,55 @@ use async_trait::async_trait;
 use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, Write};
 use tokio::sync::Notify;
 
-use crate::queue::Jobs;
+use crate::queue::JobQueue;
 
-/// The consumer's store. It also tells the queue what became of each event.
-pub(crate) struct Fuse {
+/// Another store, with a crash on demand. It also reports to the queue what each commit of an event did.
+pub(crate) struct CrashingStore {
     store: Arc<dyn Store>,
-    jobs: Arc<Jobs>,
+    queue: Arc<JobQueue>,
     armed: AtomicBool,
-    blown: Notify,
+    crashed: Notify,
 }
 
-impl std::fmt::Debug for Fuse {
+impl std::fmt::Debug for CrashingStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Fuse({:?})", self.store)
+        write!(f, "CrashingStore({:?})", self.store)
     }
 }
 
-impl Fuse {
-    pub(crate) fn new(store: Arc<dyn Store>, jobs: Arc<Jobs>) -> Fuse {
-        Fuse { store, jobs, armed: AtomicBool::new(false), blown: Notify::new() }
+impl CrashingStore {
+    pub(crate) fn new(store: Arc<dyn Store>, queue: Arc<JobQueue>) -> CrashingStore {
+        CrashingStore { store, queue, armed: AtomicBool::new(false), crashed: Notify::new() }
     }
 
-    /// The next batch is the last of its call.
+    /// Makes the next batch crash.
     pub(crate) fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
     }
 
-    /// Returns when half of a batch is committed, and the call must die.
-    pub(crate) async fn blown(&self) {
-        self.blown.notified().await;
+    /// Returns when half of a batch is committed: the invocation that waits for the rest must be dropped.
+    pub(crate) async fn crashed(&self) {
+        self.crashed.notified().await;
     }
 
-    async fn commit_all(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let answers = self.store.commit_each(batches).await;
-        for (batch, answer) in batches.iter().zip(&answers) {
+    async fn commit_and_report(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+        let commits = self.store.commit_each(batches).await;
+        for (batch, commit) in batches.iter().zip(&commits) {
             // An event's last append is the one to its job's log.
             let mut appends = batch.writes().iter().filter_map(|write| match write {
                 Write::Append { log, text, .. } => Some((log, text)),
                 _ => None,
             });
-            if let (Some((log, text)), Ok(answer)) = (appends.next_back(), answer) {
-                self.jobs.answered(log.as_str(), text, answer);
+            if let (Some((log, text)), Ok(commit)) = (appends.next_back(), commit) {
+                self.queue.committed(log.as_str(), text, commit);
             }
         }
-        answers
+        commits
     }
 }
 
 #[async_trait]
-impl Store for Fuse {
+impl Store for CrashingStore {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
         self.store.get(key).await
     }
@@ -67,11 +68,11 @@ impl Store for Fuse {
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
         if self.armed.swap(false, Ordering::SeqCst) {
             let half = batches.len().div_ceil(2);
-            self.commit_all(&batches[..half]).await;
-            self.blown.notify_one();
+            self.commit_and_report(&batches[..half]).await;
+            self.crashed.notify_one();
             return std::future::pending().await;
         }
-        self.commit_all(batches).await
+        self.commit_and_report(batches).await
     }
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {

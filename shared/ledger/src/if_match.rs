@@ -1,4 +1,4 @@
-//! `If-Match`: which value, or which transaction, an edit is meant for.
+//! `If-Match`: the value, or the transaction, that a request is meant for.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::Moment;
 
 /// The entity tag of a stored value, in its quotes: a hash of its bytes.
 pub fn etag(stored: &str) -> String {
-    // Half of it is plenty: it has to tell the values of one key apart.
+    // 128 bits are enough to tell the values of one key apart.
     let half =
         Sha256::digest(stored.as_bytes()).iter().take(16).fold(0u128, |n, byte| n << 8 | u128::from(*byte));
     format!("\"{half:032x}\"")
@@ -17,7 +17,7 @@ pub fn etag(stored: &str) -> String {
 /// The condition of an `If-Match` header: one of the named values or transactions, or with `*` any that is there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IfMatch {
-    /// None stand for `*`.
+    /// `None` stands for `*`.
     names: Option<Vec<Name>>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for IfMatch {
 }
 
 impl IfMatch {
-    /// Reads a header. A weak tag matches nothing, as HTTP has it, and neither does what is no tag at all.
+    /// Reads a header. A weak tag matches nothing, as HTTP requires, and neither does what is no tag.
     pub fn parse(header: &str) -> IfMatch {
         if header.trim() == "*" {
             return IfMatch { names: None };
@@ -49,7 +49,7 @@ impl IfMatch {
         IfMatch { names: Some(header.split(',').map(name).collect()) }
     }
 
-    /// Whether what is stored is what was meant.
+    /// Whether the stored value is one of those that are named.
     pub(crate) fn holds(&self, stored: &str, id: Option<&str>) -> bool {
         let tag = etag(stored);
         self.names.as_ref().is_none_or(|names| {
@@ -60,8 +60,8 @@ impl IfMatch {
         })
     }
 
-    /// Whether a value was named, rather than only transactions. Such a one may be outdated by the very edit that
-    /// names it, sent before with its answer lost.
+    /// Whether it names a value, not only transactions. The edit that names a value may itself have replaced it, in an
+    /// earlier attempt whose reply was lost.
     pub(crate) fn names_a_value(&self) -> bool {
         self.names.iter().flatten().any(|name| matches!(name, Name::Value(_)))
     }

@@ -1,10 +1,10 @@
-//! One part of a text: which of its words say what was bought, for how much, how it was paid, and when.
+//! The tokens of one segment of a text: which of them are the item, the amount, the way to pay and the day.
 
 use super::words;
 use crate::{Date, Decimal, Reason};
 
-/// What one part of a text says.
-pub(super) struct Part {
+/// What one segment of a text says.
+pub(super) struct Segment {
     pub(super) item: String,
     pub(super) amount: Option<Result<Decimal, Reason>>,
     pub(super) currency: Option<&'static str>,
@@ -13,9 +13,9 @@ pub(super) struct Part {
     pub(super) date: Option<Result<Date, Reason>>,
 }
 
-/// How sure it is that a number is the amount; the surest first.
+/// How likely it is that a number is the amount; the most likely first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Sure {
+enum Confidence {
     /// With a currency: `120元`.
     Marked,
     /// By itself: `120`.
@@ -25,16 +25,16 @@ enum Sure {
 }
 
 struct Candidate<'a> {
-    sure: Sure,
+    confidence: Confidence,
     digits: &'a str,
     /// The token it is in.
     token: usize,
-    /// Where among the words it stands, if it is one of them and not the amount.
+    /// Its position among the words, if it is one of them and not the amount.
     word: usize,
 }
 
-impl Part {
-    pub(super) fn read(text: &str, today: Date) -> Part {
+impl Segment {
+    pub(super) fn parse(text: &str, today: Date) -> Segment {
         let (text, rate) = without_rate(text);
         let (mut currency, mut date) = (None, None);
         let mut words: Vec<String> = Vec::new();
@@ -53,42 +53,47 @@ impl Part {
                 *word = format!("{word} {token}");
             } else if let Some(number) = Number::within(token) {
                 currency = number.currency.or(currency);
-                push(number.before, &mut words, &mut date, today);
+                push_word(number.before, &mut words, &mut date, today);
                 let word = words.len();
-                candidates.push(Candidate { sure: number.sure, digits: number.digits, token: n, word });
-                push(number.after, &mut words, &mut date, today);
+                candidates.push(Candidate {
+                    confidence: number.confidence,
+                    digits: number.digits,
+                    token: n,
+                    word,
+                });
+                push_word(number.after, &mut words, &mut date, today);
             } else {
-                push(token, &mut words, &mut date, today);
+                push_word(token, &mut words, &mut date, today);
             }
         }
         for candidate in candidates.iter_mut().filter(|candidate| marked.contains(&candidate.token)) {
-            candidate.sure = Sure::Marked;
+            candidate.confidence = Confidence::Marked;
         }
-        let amount = choose(&candidates, &mut words);
+        let amount = choose_amount(&candidates, &mut words);
         let payment = take_payment(&mut words);
-        Part { item: words.join(" "), amount, currency, rate, payment, date }
+        Segment { item: words.join(" "), amount, currency, rate, payment, date }
     }
 }
 
-/// Takes a word without an amount in it: a day, or with the day at its beginning taken off a word like any other.
-fn push(word: &str, words: &mut Vec<String>, date: &mut Option<Result<Date, Reason>>, today: Date) {
+/// Adds a token without an amount to the words. A day at its beginning becomes the date instead.
+fn push_word(word: &str, words: &mut Vec<String>, date: &mut Option<Result<Date, Reason>>, today: Date) {
     let word = word.trim_matches(['。', '！', '!', '？', '?', '：', ':', '～']);
     match words::leading_day(word) {
         _ if word.is_empty() => {}
         Some((ago, rest)) => {
             *date = today.days_ago(ago).map(Ok);
-            push(rest, words, date, today);
+            push_word(rest, words, date, today);
         }
         None => words.push(word.to_owned()),
     }
 }
 
-/// The surest number is the amount; the others are words of the item (`iPhone 15 30000元`).
-fn choose(candidates: &[Candidate<'_>], words: &mut Vec<String>) -> Option<Result<Decimal, Reason>> {
-    let surest = candidates.iter().map(|candidate| candidate.sure).min()?;
+/// Takes the most likely number as the amount; the others are words of the item (`iPhone 15 30000元`).
+fn choose_amount(candidates: &[Candidate<'_>], words: &mut Vec<String>) -> Option<Result<Decimal, Reason>> {
+    let best = candidates.iter().map(|candidate| candidate.confidence).min()?;
     let (amounts, others): (Vec<_>, Vec<_>) =
-        candidates.iter().partition(|candidate| candidate.sure == surest);
-    // From the last to the first, so that the places of those before stay right.
+        candidates.iter().partition(|candidate| candidate.confidence == best);
+    // From the last to the first, so that the positions of those before stay right.
     for other in others.iter().rev() {
         words.insert(other.word.min(words.len()), other.digits.to_owned());
     }
@@ -97,8 +102,8 @@ fn choose(candidates: &[Candidate<'_>], words: &mut Vec<String>) -> Option<Resul
     Some(amount.and_then(|amount| if amount.is_negative() { Err("不可為負數") } else { Ok(amount) }))
 }
 
-/// Takes the way to pay out of the words: the last that is in the list (`悠遊卡 100 現金` buys a card), else the last
-/// that sounds like one, as long as it leaves an item.
+/// Takes the way to pay out of the words: the last that is in the list (in `悠遊卡 100 現金` the card is the item), else
+/// the last that ends like one, if other words are left for the item.
 fn take_payment(words: &mut Vec<String>) -> Option<String> {
     let listed = words.iter().rposition(|word| words::is_payment(word));
     let likely = || words.iter().rposition(|word| words.len() > 1 && words::may_be_payment(word));
@@ -106,7 +111,7 @@ fn take_payment(words: &mut Vec<String>) -> Option<String> {
         return Some(words.remove(n));
     }
     let [only] = &mut words[..] else { return None };
-    let (item, payment) = words::ending(only)?;
+    let (item, payment) = words::split_payment(only)?;
     let payment = payment.to_owned();
     *only = item.to_owned();
     Some(payment)
@@ -114,7 +119,7 @@ fn take_payment(words: &mut Vec<String>) -> Option<String> {
 
 /// A token with a number in it that may be an amount.
 struct Number<'a> {
-    sure: Sure,
+    confidence: Confidence,
     before: &'a str,
     digits: &'a str,
     after: &'a str,
@@ -131,7 +136,7 @@ impl Number<'_> {
         let end = length.map_or(token.len(), |length| first + length);
         let digits = token[begin..end].trim_end_matches([',', '.']);
         let (before, after) = (&token[..begin], &token[end..]);
-        // `7-11`, `12:30`, and what begins with a nought (a telephone, say) are no amounts.
+        // `7-11`, `12:30` and digits after a leading zero (such as a telephone number) are no amounts.
         let whole = digits.trim_start_matches(['-', '+']);
         if after.contains(|c: char| c.is_ascii_digit())
             || whole.starts_with('0') && whole[1..].starts_with(|c: char| c.is_ascii_digit())
@@ -143,25 +148,25 @@ impl Number<'_> {
         let (after, suffixed) =
             words::leading_currency(after).map_or((after, None), |(rest, c)| (rest, Some(c)));
         let currency = match (prefixed, suffixed) {
-            // `$12美金`: the sign is anybody's.
+            // `$12美金`: many currencies use the sign.
             (Some("TWD"), Some(code)) => Some(code),
             (code, other) => code.or(other),
         };
-        let sure = match (currency, before, after) {
-            (Some(_), ..) => Sure::Marked,
-            (None, "", "") => Sure::Alone,
+        let confidence = match (currency, before, after) {
+            (Some(_), ..) => Confidence::Marked,
+            (None, "", "") => Confidence::Alone,
             // `85度C` and `3點` are no amounts, `午餐120` and `午餐120現金` are; `iPhone15` is a name.
             (None, before, after)
                 if !before.is_empty()
                     && !before.ends_with(|c: char| c.is_ascii_alphanumeric())
                     && (after.is_empty() || words::is_payment(after)) =>
             {
-                Sure::Attached
+                Confidence::Attached
             }
-            (None, "", after) if words::is_payment(after) => Sure::Attached,
+            (None, "", after) if words::is_payment(after) => Confidence::Attached,
             _ => return None,
         };
-        Some(Number { sure, before, digits, after, currency })
+        Some(Number { confidence, before, digits, after, currency })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A store whose writes can be watched, whatever backend it is: what an applied batch did is noted in the view.
+//! A store whose writes are shown on the page, on any backend: the view is told what each applied batch did.
 
 use std::sync::Arc;
 
@@ -8,22 +8,23 @@ use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position,
 use crate::clock::now_ms;
 use crate::view::View;
 
-/// Another store, mirrored. Only what this process writes is seen.
+/// Another store, observed. Only the writes of this process are seen.
 #[derive(Debug)]
-pub(crate) struct Mirror {
+pub(crate) struct ObservedStore {
     store: Arc<dyn Store>,
     view: Arc<View>,
 }
 
-impl Mirror {
-    pub(crate) fn new(store: Arc<dyn Store>, view: Arc<View>) -> Mirror {
-        Mirror { store, view }
+impl ObservedStore {
+    pub(crate) fn new(store: Arc<dyn Store>, view: Arc<View>) -> ObservedStore {
+        ObservedStore { store, view }
     }
 
-    /// Lives are counted from before the call: what is shown never outlives what is there by more than a clock's error.
-    async fn note(&self, batch: &Batch, answer: &Result<Commit, Error>, sent: u64) {
-        let Ok(Commit::Applied(positions)) = answer else { return };
-        // Answers overtake each other on their way here. Where one contradicts the mirror, the store is asked.
+    /// Tells the view what the batch did. A TTL counts from `sent`, the time before the call: the page never shows a key
+    /// for longer than the store keeps it, except for clock error.
+    async fn observe(&self, batch: &Batch, commit: &Result<Commit, Error>, sent: u64) {
+        let Ok(Commit::Applied(positions)) = commit else { return };
+        // Replies can arrive in another order than the commits. Where one contradicts the view, the store is read.
         for key in self.view.applied(batch, positions, sent) {
             if let Ok(there) = self.store.get(&key).await {
                 self.view.found(&key, there.as_deref());
@@ -33,25 +34,25 @@ impl Mirror {
 }
 
 #[async_trait]
-impl Store for Mirror {
+impl Store for ObservedStore {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
         self.store.get(key).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         let sent = now_ms();
-        let answer = self.store.commit(batch).await;
-        self.note(batch, &answer, sent).await;
-        answer
+        let commit = self.store.commit(batch).await;
+        self.observe(batch, &commit, sent).await;
+        commit
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
         let sent = now_ms();
-        let answers = self.store.commit_each(batches).await;
-        for (batch, answer) in batches.iter().zip(&answers) {
-            self.note(batch, answer, sent).await;
+        let commits = self.store.commit_each(batches).await;
+        for (batch, commit) in batches.iter().zip(&commits) {
+            self.observe(batch, commit, sent).await;
         }
-        answers
+        commits
     }
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {

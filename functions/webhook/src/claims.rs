@@ -1,0 +1,274 @@
+//! Claims and locks: which events are ours to handle, and which of them have to wait for another.
+
+use std::collections::HashMap;
+
+use onetap_line::Messages;
+use onetap_line::webhook::Event;
+use onetap_store::idem::{Claim, Claimed, Run};
+use onetap_store::lease::{Acquire, Request};
+use onetap_store::{Answers, Commit, Error, Key, Lease, Round, Ticket};
+use onetap_telemetry::count;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::plan::Plan;
+use crate::session::Session;
+
+/// How many event ids a lock's label holds, and how long one may be: a label is no place for a whole delivery.
+const MAX_LABEL_IDS: usize = 20;
+const MAX_LABEL_ID_BYTES: usize = 64;
+
+/// The result that is recorded for a handled event.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Marker {
+    /// It was answered, or needed no answer.
+    Answered,
+    /// What it writes is written, and this is the answer that follows. Whoever finds it may send it: LINE takes one reply
+    /// a token, so that the user gets it once.
+    Answer(Messages),
+}
+
+/// An event and what it asks for.
+pub(crate) struct Planned<'e> {
+    pub(crate) event: &'e Event,
+    pub(crate) plan: Plan,
+}
+
+/// An event with the outcomes of its claim and its lock.
+pub(crate) struct Begun<'e> {
+    pub(crate) event: &'e Event,
+    pub(crate) plan: Plan,
+    pub(crate) turn: Turn,
+    pub(crate) lock: Lock,
+}
+
+/// The outcome of an event's claim.
+pub(crate) enum Turn {
+    /// It is ours, with the right to record it; without, where there is no dedupe.
+    Ours(Option<Run>),
+    /// It was handled before.
+    Done(Option<Marker>),
+    /// Another delivery is handling it.
+    Elsewhere,
+}
+
+/// The outcome of an event's lock.
+pub(crate) enum Lock {
+    /// None is needed, or the store is down: the work goes on.
+    Open,
+    /// It is ours until we release it.
+    Held(Lease),
+    /// Another event of the user has it.
+    Busy,
+    /// An earlier run of this event has it, and is gone: a run that still works has its claim too, and that is ours.
+    LeftBehind,
+}
+
+/// Claims the events and takes the locks, in one round trip. Each is a batch of its own, because a lock that is held must
+/// not refuse a claim. Of one user's events that need the lock, the first that is ours to handle gets it.
+///
+/// An event that LINE marks as redelivered is probably a duplicate. It asks for its lock in a second round trip, after
+/// its claim was granted, so that a duplicate never keeps a new event of the user waiting.
+pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -> Vec<Begun<'e>> {
+    let mut locks = Locks { session, labels: labels(&events), locks: HashMap::new() };
+    let mut round = Round::new();
+    let mut asked = Vec::new();
+    for planned in events {
+        let claim = claim(session, &planned).map(|claim| (round.add(claim.batch()), claim));
+        let user = locked_user(session, &planned);
+        if !planned.event.is_redelivery {
+            locks.ask(user, &mut round);
+        }
+        asked.push((planned, claim, user));
+    }
+    let mut answers = session.send(round).await;
+    locks.take(&mut answers);
+
+    let mut round = Round::new();
+    let mut turns = Vec::new();
+    for (planned, claim, user) in asked {
+        let turn = match claim {
+            None => Turn::Ours(None),
+            Some((ticket, claim)) => turn(session, claim, answers.sent(), answers.take(ticket)),
+        };
+        let user = user.filter(|_| matches!(turn, Turn::Ours(_)));
+        locks.ask(user, &mut round);
+        turns.push((planned, turn, user));
+    }
+    locks.take(&mut session.send(round).await);
+
+    let begun = turns.into_iter().map(|(Planned { event, plan }, turn, user)| {
+        let lock = user.map_or(Lock::Open, |user| locks.give(user, event));
+        Begun { event, plan, turn, lock }
+    });
+    let begun = begun.collect();
+    locks.release_unused().await;
+    begun
+}
+
+/// The claim on an event, if it does anything and has an id to be known by.
+fn claim(session: &Session<'_>, planned: &Planned<'_>) -> Option<Claim> {
+    let id = planned.event.webhook_event_id.as_deref();
+    let id = id.filter(|_| !matches!(planned.plan, Plan::Ignore))?;
+    let call = session.webhook.idem.call(&format!("line:{id}"));
+    let refused = |error: &onetap_store::idem::Error| {
+        count_dedupe(error.outcome());
+        tracing::warn!(%error, "an event is handled without dedupe");
+    };
+    call.claim().inspect_err(refused).ok()
+}
+
+/// The user whose lock an event takes.
+fn locked_user<'e>(session: &Session<'_>, planned: &Planned<'e>) -> Option<&'e str> {
+    let Planned { event, plan } = planned;
+    let scope = session.webhook.config.lock?.scope;
+    if matches!(plan, Plan::Ignore) || !scope.locks(event, plan) {
+        return None;
+    }
+    let user = event.source.user_id.as_deref();
+    if user.is_none() {
+        tracing::warn!(?scope, "an event names no user, and is handled unlocked");
+    }
+    user
+}
+
+/// The outcome of a claim. Events that are not ours are counted here; ours are counted when they have ended.
+fn turn(session: &Session<'_>, claim: Claim, sent: Instant, answer: Result<Commit, Error>) -> Turn {
+    let claimed = answer
+        .and_then(|answer| claim.outcome(sent, answer).inspect_err(|error| session.note_failure(error)));
+    let (turn, outcome) = match claimed {
+        Ok(Claimed::Mine(run)) => return Turn::Ours(Some(run)),
+        Ok(Claimed::Done(done)) => (Turn::Done(done.value().ok()), "replayed"),
+        Ok(Claimed::Late(_) | Claimed::InProgress { .. }) => (Turn::Elsewhere, "in_progress"),
+        Ok(Claimed::Unknown) => (Turn::Elsewhere, "unknown"),
+        Ok(Claimed::Mismatch) => (Turn::Elsewhere, "mismatch"),
+        // Fail open: the event is handled without dedupe.
+        Err(_) => (Turn::Ours(None), "store_error"),
+    };
+    count_dedupe(outcome);
+    turn
+}
+
+/// The locks of the users of a delivery, each asked for once.
+struct Locks<'a, 'e> {
+    session: &'a Session<'a>,
+    /// The ids of each user's events. By them a redelivery sees that it left the lock behind itself.
+    labels: HashMap<&'e str, String>,
+    locks: HashMap<&'e str, UserLock>,
+}
+
+/// One user's lock, for all events of that user in this delivery.
+enum UserLock {
+    /// Its answer is on the way.
+    Asked(Request, Ticket),
+    /// It is ours, and the first event that needs it gets it.
+    Taken(Lease),
+    /// An event of this delivery has it.
+    Given,
+    /// Another delivery has it, with these event ids.
+    Held { ids: String },
+    /// The store is down.
+    Unknown,
+}
+
+impl<'e> Locks<'_, 'e> {
+    /// Adds the request for the user's lock to `round`, unless it was asked for before.
+    fn ask(&mut self, user: Option<&'e str>, round: &mut Round) {
+        let (Some(user), Some(config)) = (user, self.session.webhook.config.lock) else { return };
+        if self.locks.contains_key(user) {
+            return;
+        }
+        let Ok(key) = Key::new(format!("processing:user:{user}")) else { return };
+        let label = self.labels.get(user).map_or("", String::as_str);
+        let request = Request::new(key, config.ttl).labelled(label);
+        let ticket = round.add(request.batch());
+        self.locks.insert(user, UserLock::Asked(request, ticket));
+    }
+
+    /// Takes the answers to what was asked for.
+    fn take(&mut self, answers: &mut Answers) {
+        for lock in self.locks.values_mut() {
+            *lock = match std::mem::replace(lock, UserLock::Unknown) {
+                UserLock::Asked(request, ticket) => match answers.take(ticket) {
+                    Ok(answer) => {
+                        let ids = request.label_of_holder(&answer).unwrap_or_default().to_owned();
+                        match request.outcome(&self.session.webhook.store, answers.sent(), answer) {
+                            Acquire::Acquired(lease) => UserLock::Taken(lease),
+                            Acquire::Held => UserLock::Held { ids },
+                        }
+                    }
+                    Err(_) => UserLock::Unknown,
+                },
+                answered => answered,
+            };
+        }
+    }
+
+    /// What the user's lock means to `event`, which is ours to handle and needs it.
+    fn give(&mut self, user: &str, event: &Event) -> Lock {
+        let Some(lock) = self.locks.get_mut(user) else { return Lock::Open };
+        let (left, given) = match std::mem::replace(lock, UserLock::Given) {
+            UserLock::Taken(lease) => (UserLock::Given, Lock::Held(lease)),
+            UserLock::Held { ids } => {
+                let own = event.webhook_event_id.as_deref();
+                let mine = ids.split_whitespace().any(|id| Some(id) == own);
+                (UserLock::Held { ids }, if mine { Lock::LeftBehind } else { Lock::Busy })
+            }
+            UserLock::Given => (UserLock::Given, Lock::Busy),
+            UserLock::Asked(..) | UserLock::Unknown => (UserLock::Unknown, Lock::Open),
+        };
+        *lock = left;
+        log_lock_outcome(event, &given);
+        given
+    }
+
+    /// Releases the locks that only duplicates asked for.
+    async fn release_unused(self) {
+        let mut round = Round::new();
+        for lock in self.locks.into_values() {
+            if let UserLock::Taken(lease) = lock {
+                // Whatever the answer is: the lock ends by itself.
+                let _ = round.add(lease.release_batch());
+            }
+        }
+        self.session.send(round).await;
+    }
+}
+
+/// The ids of each user's events.
+fn labels<'e>(events: &[Planned<'e>]) -> HashMap<&'e str, String> {
+    let mut ids: HashMap<&str, Vec<&str>> = HashMap::new();
+    for Planned { event, .. } in events {
+        if let (Some(user), Some(id)) = (event.source.user_id.as_deref(), event.webhook_event_id.as_deref())
+            && id.len() <= MAX_LABEL_ID_BYTES
+        {
+            ids.entry(user).or_default().push(id);
+        }
+    }
+    ids.into_iter().map(|(user, ids)| (user, ids[..ids.len().min(MAX_LABEL_IDS)].join(" "))).collect()
+}
+
+fn log_lock_outcome(event: &Event, lock: &Lock) {
+    let (event_type, source) = (event.kind.label(), ("source_type", event.source.chat.label()));
+    let status = match lock {
+        Lock::Held(_) => "acquired",
+        Lock::Busy => "missed",
+        Lock::LeftBehind => "left_behind",
+        Lock::Open => "failed_open",
+    };
+    count("processing_lock_acquire_total", &[("status", status), source]);
+    match lock {
+        Lock::Held(_) | Lock::LeftBehind => tracing::info!(event_type, status, "processing lock"),
+        Lock::Busy => {
+            count("processing_lock_miss_total", &[source]);
+            tracing::info!(event_type, status, "processing lock");
+        }
+        Lock::Open => tracing::warn!(event_type, status, "the store is down: unlocked"),
+    }
+}
+
+/// Counts an event among the outcomes of idempotent calls: its dedupe is one.
+pub(crate) fn count_dedupe(outcome: &str) {
+    count("idem_total", &[("outcome", outcome)]);
+}

@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+
+mod date;
+mod iso8601;
+mod moment;
+
+pub use date::Date;
+pub use iso8601::is_iso8601;
+pub use moment::Moment;
+
+/// The numbers in `text` if it has this shape: a run of one letter stands for as many digits, any other character for
+/// itself. `None` if there are not exactly `N` numbers.
+fn numbers<const N: usize>(text: &str, shape: &str) -> Option<[u16; N]> {
+    if text.len() != shape.len() {
+        return None;
+    }
+    let mut numbers = [0; N];
+    let (mut count, mut previous) = (0, None);
+    for (byte, expected) in text.bytes().zip(shape.bytes()) {
+        if expected.is_ascii_alphabetic() {
+            count += usize::from(previous != Some(expected));
+            let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
+            let number = numbers.get_mut(count - 1)?;
+            *number = *number * 10 + digit;
+        } else if byte != expected {
+            return None;
+        }
+        previous = Some(expected);
+    }
+    (count == N).then_some(numbers)
+}

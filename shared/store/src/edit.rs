@@ -1,0 +1,410 @@
+//! An edit: read, decide, write if it is still what was read.
+//!
+//! ```text
+//! read ──▶ step ──▶ commit ──▶ applied: done                                       1 read, 1 write
+//!            ▲         │
+//!            │         ├─▶ refused: another writer was first. The refusal brings the values
+//!            └─────────┤   that are there now, and the step is taken again from them.   +1 write
+//!                      │
+//!                      └─▶ reply lost: it may have been applied.
+//!                            with a run   the same batch again; its record says whether it was
+//!                            repeatable   read; what was written is there: done; else the step again
+//!                            otherwise    an error that says "maybe applied"
+//! ```
+//!
+//! The *step* is a function from what is there to the writes and an answer. It may be called more than once, so it does
+//! nothing else:
+//!
+//! ```
+//! # use std::{sync::Arc, time::Duration};
+//! use onetap_store::{Batch, Edit, Key, Memory, Store};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store: Arc<dyn Store> = Arc::new(Memory::new());
+//! let stock = Key::new("stock:7")?;
+//! let take_one = |there: &onetap_store::Values| {
+//!     let left: u32 = there.get(&stock).unwrap_or("3").parse().map_err(|_| "not a number")?;
+//!     let left = left.checked_sub(1).ok_or("sold out")?;
+//!     let writes = Batch::new().put(&stock, there.expect(&stock), left.to_string(), Duration::from_secs(60));
+//!     Ok::<_, &str>((writes, left))
+//! };
+//! assert_eq!(Edit::of(&stock).apply(&*store, take_one).await?, 2);
+//! assert_eq!(store.get(&stock).await?.as_deref(), Some("2"));
+//! # Ok(()) }
+//! ```
+//!
+//! # What it promises
+//!
+//! - The writes of one step are applied, all of them or none, to exactly the values that the step was given:
+//!   each under [`Values::expect`].
+//! - No update is lost: of several edits at once each one's step has seen what the others wrote before it.
+//! - With [`record`](Edit::record) the writes are applied once, however often the event comes, through lost replies and
+//!   crashes: the run's result is in the same batch.
+//! - Calls to the store end at the [deadline](Edit::deadline), and none begins after it.
+//! - An edit that loses gives way: after each of its first losses it pauses for a random time up to 12 ms. An edit that has
+//!   lost 100 times ends as [`Outrun`](Error::Outrun).
+//!
+//! # What it does not promise
+//!
+//! - A value of a key that the step reads and does not write may change before the commit. Add
+//!   `.check(&key, there.expect(&key))` to the batch if it must not.
+//! - Without a run, and unless the step is [repeatable](Edit::repeatable), a lost reply leaves the outcome unknown: the
+//!   value that is there cannot tell whose write it was. (Two increments write the same number.)
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::{join_all, ready};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+
+use crate::idem::{Committed, Done, Outcome, Owner, Run, carried};
+use crate::sender::{Retry, Sender};
+use crate::{Batch, Commit, Expect, Key, Lease, Mismatch, Store, Value, Write};
+
+/// Each loss is another writer's success: of eight that never pause, none was seen to lose 30 times in a row.
+const MAX_ROUNDS: u32 = 100;
+
+/// The longest pause after a lost round.
+const MAX_PAUSE: Duration = Duration::from_millis(12);
+
+/// How many losses are followed by a pause. After more, the edit retries at once: the values that a refusal brought
+/// become outdated during a pause, so that an edit that always pauses may never win.
+const PAUSES: u32 = 4;
+
+/// What is known to be there: the values of the keys that the edit reads, and of those that a refusal named.
+///
+/// Of any other key it is guessed that nothing is there. If that is wrong the store refuses the batch, and the next
+/// step knows better.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Values(Vec<(Key, Option<String>)>);
+
+impl Values {
+    /// The value of `key`, if there is one.
+    pub fn get(&self, key: &Key) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == key)?.1.as_deref()
+    }
+
+    /// The expectation that `key` still is as this says.
+    pub fn expect(&self, key: &Key) -> Expect {
+        self.get(key).map_or(Expect::Absent, |text| Expect::Is(text.to_owned()))
+    }
+
+    /// Whether `key` was read, or named by a refusal.
+    pub fn knows(&self, key: &Key) -> bool {
+        self.0.iter().any(|(known, _)| known == key)
+    }
+
+    /// Whether nothing was read and nothing refused yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn update(&mut self, refusal: Vec<Mismatch>) {
+        for Mismatch { key, there } in refusal {
+            match self.0.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, value)) => *value = there,
+                None => self.0.push((key, there)),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Values").field("keys", &self.0.len()).finish_non_exhaustive()
+    }
+}
+
+/// An edit of some keys: see the [module](self).
+#[derive(Clone, Debug, Default)]
+#[must_use = "an edit does nothing until it is applied"]
+pub struct Edit<'a> {
+    keys: Vec<Key>,
+    guess: bool,
+    repeatable: bool,
+    deadline: Option<Instant>,
+    lease: Option<&'a Lease>,
+}
+
+impl<'a> Edit<'a> {
+    /// An edit whose step is given the value of `key`.
+    pub fn of(key: &Key) -> Edit<'a> {
+        Edit::of_all([key.clone()])
+    }
+
+    /// An edit whose step is given the values of `keys`, read at once.
+    pub fn of_all(keys: impl IntoIterator<Item = Key>) -> Edit<'a> {
+        Edit { keys: keys.into_iter().collect(), ..Edit::default() }
+    }
+
+    /// Begins with the guess that nothing is there, instead of a read: one round trip less where that is usual, one more
+    /// where it is not.
+    pub fn guessing_absent(self) -> Edit<'a> {
+        Edit { guess: true, ..self }
+    }
+
+    /// Says that taking the step twice is as good as once, as for a step that sets fields or deletes. Then a lost reply
+    /// ends in success, now that it can be looked up or written again.
+    pub fn repeatable(self) -> Edit<'a> {
+        Edit { repeatable: true, ..self }
+    }
+
+    /// When the caller will be gone.
+    pub fn deadline(self, deadline: Option<Instant>) -> Edit<'a> {
+        Edit { deadline, ..self }
+    }
+
+    /// Writes only while `lease` is held; see [`Lease::guard`].
+    pub fn guarded_by(self, lease: &'a Lease) -> Edit<'a> {
+        Edit { lease: Some(lease), ..self }
+    }
+
+    /// Makes the edit, and returns the answer of the step that was applied. A step without writes needs no commit.
+    pub async fn apply<T, E>(
+        &self,
+        store: &dyn Store,
+        mut step: impl FnMut(&Values) -> Result<(Batch, T), E>,
+    ) -> Result<T, Error<E>> {
+        let writer = Writer::Plain(Sender { store, deadline: self.deadline });
+        let step =
+            |there: Values| ready(step(&there).map(|(writes, value)| (writes, value, Outcome::NotKept)));
+        match self.rounds(writer, step).await {
+            Ok((value, _)) => Ok(value),
+            Err(ended) => Err(ended.into()),
+        }
+    }
+
+    /// Makes the edit and records its answer as the result of `run`, in one batch. What comes back is the answer as the
+    /// record has it.
+    ///
+    /// The claim is neither released nor abandoned here if the edit fails: that is for the holder of the run.
+    pub async fn record<T, E>(
+        &self,
+        store: &dyn Store,
+        run: &mut Run,
+        mut step: impl FnMut(&Values) -> Result<(Batch, T), E>,
+    ) -> Result<T, Error<E>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let writer = Writer::Owner(
+            Owner { sender: Sender { store, deadline: self.deadline }, run },
+            Retry::LostReplies,
+        );
+        let ended = self.record_as(writer, |there| ready(step(&there))).await;
+        ended.map_err(Error::from)
+    }
+
+    /// The same for any writer and any step, also one that waits.
+    pub(crate) async fn record_as<T, E, F, Fut>(
+        &self,
+        writer: Writer<'_>,
+        mut step: F,
+    ) -> Result<T, Ended<T, E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnMut(Values) -> Fut,
+        Fut: Future<Output = Result<(Batch, T), E>>,
+    {
+        let step = |there: Values| {
+            let step = step(there);
+            async {
+                let (writes, value) = step.await?;
+                let (value, outcome) = carried(value, Outcome::Ok);
+                Ok((writes, value, outcome))
+            }
+        };
+        let (value, earlier) = self.rounds(writer, step).await?;
+        Ok(earlier.and_then(|done| done.value().ok()).unwrap_or(value))
+    }
+
+    /// The loop: a value that was applied, with the record of an earlier round if it was that one's.
+    async fn rounds<T, E, F, Fut>(
+        &self,
+        mut writer: Writer<'_>,
+        mut step: F,
+    ) -> Result<(T, Option<Done>), Ended<T, E>>
+    where
+        F: FnMut(Values) -> Fut,
+        Fut: Future<Output = Result<(Batch, T, Outcome), E>>,
+    {
+        let mut there = self.read(&mut writer).await.map_err(Ended::Unread)?;
+        for lost in 0..MAX_ROUNDS {
+            if lost > 0 {
+                self.give_way(lost).await;
+            }
+            let (writes, value, outcome) = writer.renewing(step(there.clone())).await.map_err(Ended::Step)?;
+            let writes = self.lease.map_or(writes.clone(), |lease| lease.guard(writes));
+            let refusal = match writer.write(writes, &outcome, self.repeatable).await {
+                Ok(Written::Applied(earlier)) => return Ok((value, earlier)),
+                Ok(Written::Lost) => return Err(Ended::Lost(value)),
+                Ok(Written::Refused(refusal)) => refusal,
+                Err(error) => return Err(Ended::Unwritten(error)),
+            };
+            if self.lease.is_some_and(|lease| lease.is_refused_by(&refusal)) {
+                return Err(Ended::Lost(value));
+            }
+            if writer.sender().is_over() {
+                break;
+            }
+            there.update(refusal);
+        }
+        Err(Ended::Outrun)
+    }
+
+    async fn read(&self, writer: &mut Writer<'_>) -> Result<Values, crate::Error> {
+        if self.guess || self.keys.is_empty() {
+            return Ok(Values::default());
+        }
+        let sender = writer.sender();
+        let reads = join_all(self.keys.iter().map(|key| sender.get(key, Retry::LostReplies)));
+        let there = writer.renewing(reads).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(Values(self.keys.iter().cloned().zip(there).collect()))
+    }
+
+    async fn give_way(&self, lost: u32) {
+        // A first step that was only a guess has lost to nobody.
+        if lost > PAUSES || self.guess && lost == 1 {
+            return;
+        }
+        let mut byte = [0u8; 1];
+        // Without randomness all pause alike, which is slower and not wrong.
+        let _ = getrandom::fill(&mut byte);
+        sleep(MAX_PAUSE * u32::from(byte[0]) / 255).await;
+    }
+}
+
+/// How the writes of a round are sent, and how they are known to be applied after a lost reply.
+pub(crate) enum Writer<'a> {
+    /// By the values that are there.
+    Plain(Sender<'a>),
+    /// By the record of a run.
+    Owner(Owner<'a>, Retry),
+}
+
+enum Written {
+    /// All of it; by an earlier round whose reply was lost, if there is its record.
+    Applied(Option<Done>),
+    /// Nothing: the run or the lease is somebody else's.
+    Lost,
+    /// Nothing: this is there instead.
+    Refused(Vec<Mismatch>),
+}
+
+impl<'a> Writer<'a> {
+    fn sender(&self) -> Sender<'a> {
+        match self {
+            Writer::Plain(sender) => *sender,
+            Writer::Owner(owner, _) => owner.sender,
+        }
+    }
+
+    async fn renewing<O>(&mut self, work: impl Future<Output = O>) -> O {
+        match self {
+            Writer::Plain(_) => work.await,
+            Writer::Owner(owner, _) => owner.renewing(work).await,
+        }
+    }
+
+    async fn write(
+        &mut self,
+        writes: Batch,
+        outcome: &Outcome,
+        repeatable: bool,
+    ) -> Result<Written, crate::Error> {
+        let (owner, retry) = match self {
+            Writer::Plain(sender) => return write_plain(sender, &writes, repeatable).await,
+            Writer::Owner(owner, retry) => (owner, *retry),
+        };
+        let answer = owner.settle(writes, outcome, retry).await?;
+        let earlier = owner.run.recorded(&answer);
+        Ok(match owner.run.committed(answer) {
+            Committed::Recorded => Written::Applied(earlier),
+            Committed::Lost => Written::Lost,
+            Committed::Refused(refusal) => Written::Refused(refusal),
+        })
+    }
+}
+
+async fn write_plain(sender: &Sender<'_>, writes: &Batch, repeatable: bool) -> Result<Written, crate::Error> {
+    if writes.writes().is_empty() {
+        return Ok(Written::Applied(None));
+    }
+    let error = match sender.commit_once(writes).await {
+        Ok(Commit::Applied(_)) => return Ok(Written::Applied(None)),
+        Ok(Commit::Refused(refusal)) => return Ok(Written::Refused(refusal)),
+        Err(error) if error.maybe_applied() && repeatable => error,
+        Err(error) => return Err(error),
+    };
+    let keys = writes.expectations().map(|(key, _)| key);
+    let found = join_all(keys.map(async |key| {
+        let there = sender.get(key, Retry::LostReplies).await.ok()?;
+        Some(Mismatch { key: key.clone(), there })
+    }));
+    let found = found.await.into_iter().collect::<Option<Vec<_>>>().ok_or(error)?;
+    Ok(if is_made(writes, &found) { Written::Applied(None) } else { Written::Refused(found) })
+}
+
+/// Whether what is there is what these writes make of it.
+fn is_made(writes: &Batch, found: &[Mismatch]) -> bool {
+    let there = |key| Mismatch::find(found, key).and_then(|found| found.there.as_deref());
+    writes.writes().iter().all(|write| match write {
+        Write::Put { key, value: Value::Text(text), .. } => there(key) == Some(text),
+        Write::Delete { key, .. } => there(key).is_none(),
+        Write::Check { .. } | Write::Append { .. } | Write::Publish { .. } => true,
+        Write::Put { .. } | Write::PutIfNewer { .. } => false,
+    })
+}
+
+/// How the loop ended without an answer; see [`Error`].
+pub(crate) enum Ended<T, E> {
+    Step(E),
+    Unread(crate::Error),
+    Unwritten(crate::Error),
+    Outrun,
+    Lost(T),
+}
+
+/// Why an edit has no answer. `E` is the step's own error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error<E> {
+    /// The step gave up. Nothing was written.
+    Step(E),
+    /// What is there could not be read. Nothing was written.
+    Unread(crate::Error),
+    /// The store did not confirm the writes. Whether they may have been applied, the error
+    /// [says](crate::Error::maybe_applied).
+    Unwritten(crate::Error),
+    /// Other writers were always first, or until the deadline. Nothing was written.
+    Outrun,
+    /// The lease or the run under which it writes was lost to somebody else. Nothing was written.
+    Lost,
+}
+
+impl<T, E> From<Ended<T, E>> for Error<E> {
+    fn from(ended: Ended<T, E>) -> Error<E> {
+        match ended {
+            Ended::Step(error) => Error::Step(error),
+            Ended::Unread(error) => Error::Unread(error),
+            Ended::Unwritten(error) => Error::Unwritten(error),
+            Ended::Outrun => Error::Outrun,
+            Ended::Lost(_) => Error::Lost,
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Step(error) => error.fmt(f),
+            Error::Unread(error) | Error::Unwritten(error) => error.fmt(f),
+            Error::Outrun => f.write_str("other writers were always first"),
+            Error::Lost => f.write_str("the lease was lost to somebody else"),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for Error<E> {}

@@ -1,0 +1,105 @@
+//! Stores in front of stores: pointers to a store, and wrappers that change only some calls.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
+
+/// Forwards methods of [`Store`] to a field that is a store too. A wrapper then writes only what it does differently:
+///
+/// ```
+/// use std::sync::Arc;
+/// use onetap_store::{Batch, Commit, Error, Store, forward};
+///
+/// /// A store that can be read and not written.
+/// #[derive(Debug)]
+/// struct ReadOnly {
+///     store: Arc<dyn Store>,
+/// }
+///
+/// #[async_trait::async_trait]
+/// impl Store for ReadOnly {
+///     async fn commit(&self, _: &Batch) -> Result<Commit, Error> {
+///         Err(Error::rejected("this store is read-only"))
+///     }
+///     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+///         batches.iter().map(|_| Err(Error::rejected("this store is read-only"))).collect()
+///     }
+///     forward!(store: get, read, watch, max_value);
+/// }
+/// ```
+#[macro_export]
+macro_rules! forward {
+    ($field:tt: $($method:ident),+) => { $($crate::forward!(@$method $field);)+ };
+    (@get $field:tt) => {
+        $crate::forward!(@asynchronous get, $field, [key: &'b $crate::Key], [key], Result<Option<String>, $crate::Error>);
+    };
+    (@commit $field:tt) => {
+        $crate::forward!(@asynchronous commit, $field, [batch: &'b $crate::Batch], [batch], Result<$crate::Commit, $crate::Error>);
+    };
+    (@commit_each $field:tt) => {
+        $crate::forward!(@asynchronous commit_each, $field, [batches: &'b [$crate::Batch]], [batches], Vec<Result<$crate::Commit, $crate::Error>>);
+    };
+    (@read $field:tt) => {
+        $crate::forward!(@asynchronous read, $field, [log: &'b $crate::Log, after: Option<$crate::Position>, limit: usize], [log, after, limit], Result<Vec<$crate::Record>, $crate::Error>);
+    };
+    (@watch $field:tt) => {
+        $crate::forward!(@asynchronous watch, $field, [channel: &'b $crate::Channel], [channel], Result<$crate::BoxStream<'static, Result<(), $crate::Error>>, $crate::Error>);
+    };
+    (@max_value $field:tt) => {
+        fn max_value(&self) -> usize {
+            $crate::Store::max_value(&self.$field)
+        }
+    };
+    // What `async_trait` makes of an `async fn`: it does not see into a macro.
+    (@asynchronous $method:ident, $field:tt, [$($argument:tt)*], [$($name:tt)*], $output:ty) => {
+        fn $method<'a, 'b, 'c>(&'a self, $($argument)*) -> $crate::BoxFuture<'c, $output>
+        where
+            'a: 'c,
+            'b: 'c,
+            Self: 'c,
+        {
+            $crate::Store::$method(&self.$field, $($name)*)
+        }
+    };
+}
+
+macro_rules! pointer {
+    ($pointer:ty) => {
+        #[async_trait]
+        impl<S: Store + ?Sized> Store for $pointer {
+            async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+                (**self).get(key).await
+            }
+
+            async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+                (**self).commit(batch).await
+            }
+
+            async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+                (**self).commit_each(batches).await
+            }
+
+            async fn read(
+                &self,
+                log: &Log,
+                after: Option<Position>,
+                limit: usize,
+            ) -> Result<Vec<Record>, Error> {
+                (**self).read(log, after, limit).await
+            }
+
+            async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
+                (**self).watch(channel).await
+            }
+
+            fn max_value(&self) -> usize {
+                (**self).max_value()
+            }
+        }
+    };
+}
+
+pointer!(Arc<S>);
+pointer!(&S);

@@ -1,0 +1,127 @@
+//! The owner of a run: it renews its claim while the work goes on, records how the work ended, and lets go.
+
+use std::convert::Infallible;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::Policy;
+use super::claim::{Run, lease};
+use super::record::Outcome;
+use crate::sender::{Retry, Sender};
+use crate::{Batch, Commit, Error, Mismatch};
+
+/// A run, and the store that it is recorded in.
+pub(crate) struct Owner<'a> {
+    pub(crate) sender: Sender<'a>,
+    pub(crate) run: &'a mut Run,
+}
+
+impl Owner<'_> {
+    /// Does `work` and renews the claim meanwhile. Both are one future: ending or dropping it ends both.
+    ///
+    /// Work that blocks its thread also delays its renewal.
+    pub(crate) async fn renewing<O>(&mut self, work: impl Future<Output = O>) -> O {
+        tokio::select! {
+            biased;
+            output = work => output,
+            never = self.renew() => match never {},
+        }
+    }
+
+    async fn renew(&mut self) -> Infallible {
+        let Sender { store, deadline } = self.sender;
+        let run = &mut *self.run;
+        let mut term = run.claim.lease;
+        let mut next = run.until - term + term / 3;
+        // A claim that lasts until the deadline needs no renewal.
+        while deadline.is_none_or(|deadline| run.until < deadline) {
+            sleep_until(next).await;
+            let Some(left) = lease(run.claim.policy, run.claim.usual_lease, deadline) else { break };
+            let sent = Instant::now();
+            next = sent + left / 3;
+            let renewed = run.renewed(left);
+            match store.commit(&run.renew_batch(&renewed, left)).await {
+                Ok(Commit::Applied(_)) => {
+                    run.claim.text = renewed;
+                    (term, run.until) = (left, sent + left);
+                }
+                Ok(Commit::Refused(refusal)) if run.adopt(&refusal) => next = sent,
+                // Lapsed, taken over or resolved. The claim is not revived: whoever comes next has the right to it. The
+                // work is not stopped: only the commit can tell whether anybody came.
+                Ok(Commit::Refused(_)) => {
+                    tracing::warn!("an idempotent call outlasted its lease");
+                    break;
+                }
+                // Two thirds of the lease are left for the store to come back.
+                Err(error) => {
+                    tracing::debug!(%error, "a claim was not renewed");
+                    next = sent + term / 3;
+                }
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Commits `writes` and the record of `outcome` in one batch. After a lost reply the answer always says whether the
+    /// record is there.
+    pub(crate) async fn settle(
+        &mut self,
+        writes: Batch,
+        outcome: &Outcome,
+        retry: Retry,
+    ) -> Result<Commit, Error> {
+        let sent = Instant::now();
+        let mut record = self.run.result(outcome);
+        let batch = |run: &Run, record: &str| writes.clone().and(run.batch(record.to_owned()));
+        let (mut answer, lost) = match self.send(retry, |run| batch(run, &record)).await {
+            // Stores limit more than the size of a value. The fact that it is done still has room.
+            Err(Error::TooLarge { .. }) => {
+                record = self.run.result(&Outcome::NotKept);
+                self.send(retry, |run| batch(run, &record)).await?
+            }
+            answer => answer?,
+        };
+        // Under contention a store may name only some of what refused a batch. After a lost reply that could hide that
+        // the batch was applied, and the work would be done again.
+        if let Commit::Refused(refusal) = &mut answer
+            && lost
+            && !self.run.is_named(refusal)
+        {
+            let key = &self.run.claim.record;
+            let there = self.sender.get(key, retry).await.map_err(|_| {
+                Error::unknown("the answer to a commit was lost, and its record cannot be read")
+            })?;
+            let found = Mismatch { key: key.clone(), there };
+            if self.run.recorded(&Commit::Refused(vec![found.clone()])).is_some() {
+                refusal.push(found);
+            }
+        }
+        if matches!(answer, Commit::Applied(_)) {
+            self.run.kept = Some((record, sent + self.run.claim.result_ttl));
+        }
+        Ok(answer)
+    }
+
+    /// Releases the claim. If this fails, the next caller waits for the lease to end.
+    pub(crate) async fn abandon(&mut self) {
+        // The lease was no longer than the deadline: there is nothing left to release.
+        if self.run.claim.policy == Policy::AtLeastOnce && self.sender.is_over() {
+            return;
+        }
+        if let Err(error) = self.send(Retry::AllFailures, Run::abandon_batch).await {
+            tracing::warn!(%error, "a claim was not released");
+        }
+    }
+
+    /// Commits a batch that expects the run's claim, again if the claim turns out to be renewed by us. Also tells whether
+    /// a reply was lost on the way.
+    async fn send(&mut self, retry: Retry, batch: impl Fn(&Run) -> Batch) -> Result<(Commit, bool), Error> {
+        loop {
+            let (answer, lost) = self.sender.commit(&batch(self.run), retry).await?;
+            match &answer {
+                Commit::Refused(refusal) if self.run.adopt(refusal) => {}
+                _ => return Ok((answer, lost)),
+            }
+        }
+    }
+}

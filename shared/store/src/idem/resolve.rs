@@ -1,0 +1,67 @@
+//! Settling a key whose outcome is unknown, by the word of somebody who has looked.
+
+use std::fmt;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::claim::{Claim, Claimed, Committed, Run};
+use super::{Call, Error, Policy, record};
+use crate::Commit;
+use crate::sender::Retry;
+
+/// What became of a run whose owner vanished.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Resolution<T> {
+    /// It took effect; repeats get this value.
+    Done(T),
+    /// It did not; the next call runs the function.
+    Forget,
+}
+
+impl<T> fmt::Debug for Resolution<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Resolution::Done(_) => "Done(…)",
+            Resolution::Forget => "Forget",
+        })
+    }
+}
+
+/// The answer to [`Idempotency::resolve`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Resolved {
+    /// It is as was said.
+    Settled,
+    /// There was nothing unknown: it is done, running, never begun, or somebody else has just settled it.
+    NotUnknown,
+}
+
+impl Call {
+    /// Puts `resolution` in the place of a claim whose owner is gone.
+    pub(super) async fn resolve<T: Serialize>(&self, resolution: Resolution<T>) -> Result<Resolved, Error> {
+        let claim = self.claim()?;
+        let sender = self.sender();
+        let found = sender.get(&claim.record, Retry::LostReplies).await?;
+        let Some(text) = found else { return Ok(Resolved::NotUnknown) };
+        if !matches!(claim.judge(&text)?, Claimed::Unknown) {
+            return Ok(Resolved::NotUnknown);
+        }
+        // Its record makes way as its own commit would have made it, but signed by us: if it wakes up, it is refused.
+        let fingerprint = record::parse(&text)?.fingerprint;
+        let claim = Claim { fingerprint, text, policy: Policy::AtMostOnce, ..claim };
+        let run = Run::new(claim, Instant::now());
+        let settled = match resolution {
+            Resolution::Done(value) => {
+                let (answer, _) = sender.commit(&run.commit_batch(&value), Retry::AllFailures).await?;
+                matches!(run.committed(answer), Committed::Recorded)
+            }
+            Resolution::Forget => match sender.commit(&run.abandon_batch(), Retry::AllFailures).await? {
+                (Commit::Applied(_), _) => true,
+                (Commit::Refused(refusal), lost) => lost && refusal.iter().all(|found| found.there.is_none()),
+            },
+        };
+        Ok(if settled { Resolved::Settled } else { Resolved::NotUnknown })
+    }
+}

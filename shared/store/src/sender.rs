@@ -1,0 +1,101 @@
+//! Calls to a store that end at the caller's deadline, and are sent again while their replies are lost.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{Batch, Commit, Error, Key, Store};
+
+/// Pauses between the sends of one batch: with a store timeout of 500 ms, about three seconds in all.
+const RESEND_PAUSES: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(80),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+];
+
+/// Time limit for a call that records work already done, even if the deadline has passed. It is shorter than the time
+/// that the layers for Lambda keep between the deadline and the end of the invocation.
+pub(crate) const LATE_CALL_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Which failed calls are worth another send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Those whose reply was lost, to learn whether they were applied. A request that was not sent has changed
+    /// nothing, and the caller hears of it at once.
+    LostReplies,
+    /// All that may succeed later: work was done outside the store, and its outcome should be recorded. Such a call may
+    /// also run [past the deadline](LATE_CALL_TIMEOUT).
+    AllFailures,
+}
+
+/// A store, and how long its caller can wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl<'a> Sender<'a> {
+    /// The value of `key`.
+    pub(crate) async fn get(&self, key: &Key, retry: Retry) -> Result<Option<String>, Error> {
+        self.in_time(retry, self.store.get(key)).await
+    }
+
+    /// Commits `batch`, and sends it once only.
+    pub(crate) async fn commit_once(&self, batch: &Batch) -> Result<Commit, Error> {
+        self.in_time(Retry::LostReplies, self.store.commit(batch)).await
+    }
+
+    /// Commits `batch`, sending it again as [`Retry`] says, and tells whether a reply was lost on the way.
+    ///
+    /// The batch must [recognise itself](Batch::is_repeatable). An error says "maybe applied" if that is true of any of
+    /// the sends.
+    pub(crate) async fn commit(&self, batch: &Batch, retry: Retry) -> Result<(Commit, bool), Error> {
+        let mut unknown = None;
+        let mut pauses = RESEND_PAUSES.into_iter();
+        loop {
+            let error = match self.in_time(retry, self.store.commit(batch)).await {
+                Ok(answer) => return Ok((answer, unknown.is_some())),
+                Err(error) => error,
+            };
+            if error.maybe_applied() && unknown.is_none() {
+                unknown = Some(error.clone());
+            }
+            let worthwhile = error.is_retryable() && (retry == Retry::AllFailures || unknown.is_some());
+            match pauses.next().filter(|pause| worthwhile && self.has_time_for(*pause)) {
+                Some(pause) => sleep(pause).await,
+                None => return Err(unknown.unwrap_or(error)),
+            }
+        }
+    }
+
+    /// Whether the deadline has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Whether the deadline comes later than `pause` from now.
+    pub(crate) fn has_time_for(&self, pause: Duration) -> bool {
+        self.deadline.is_none_or(|deadline| Instant::now() + pause < deadline)
+    }
+
+    /// Ends a call at the deadline, whatever timeout the store has; after the deadline it is not begun.
+    async fn in_time<T>(
+        &self,
+        retry: Retry,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(deadline) = self.deadline else { return call.await };
+        let now = Instant::now();
+        let end = match retry {
+            Retry::LostReplies if deadline <= now => {
+                return Err(Error::not_sent("the deadline has passed"));
+            }
+            Retry::LostReplies => deadline,
+            Retry::AllFailures => deadline.max(now + LATE_CALL_TIMEOUT),
+        };
+        let cut_off = |_| Err(Error::unknown("the deadline came before the store's answer"));
+        timeout_at(end, call).await.unwrap_or_else(cut_off)
+    }
+}
