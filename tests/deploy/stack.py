@@ -4,7 +4,7 @@
 usage: stack.py deploy TEMPLATE BUILT     parameters and secrets as JSON on standard input; prints outputs and ids
        stack.py hurry QUEUE_URL           failed messages come again at once, and are given up after the second time
        stack.py send QUEUE_URL            messages as a JSON array on standard input: bodies, or [group, body]
-       stack.py receive QUEUE_URL COUNT   waits for so many messages; prints their bodies
+       stack.py receive QUEUE_URL COUNT   waits for COUNT messages; prints their bodies
        stack.py logs GROUP…               prints every line in these log groups
        stack.py revoke ROLE POLICY        takes this inline policy from a role
        stack.py delete                    deletes the stack; prints what is left of it

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use onetap_http::Client;
-use onetap_servers::{Alone, alone};
+use onetap_servers::{HeavyTest, heavy_test};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,8 +24,8 @@ use tokio::time::{Instant, sleep};
 use crate::emulator::free_address;
 use crate::functions::{built, root, tools};
 
-/// Long enough for anything on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for one step, long enough for a busy machine.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running AWS; it ends, with every function that it started, when it is dropped.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Cloud {
     address: String,
     client: Client,
     _folder: TempDir,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 /// A deployed stack.
@@ -56,7 +56,7 @@ impl Stack {
 impl Cloud {
     /// Starts one in which nothing is deployed. It checks signatures and rights, as AWS does.
     pub async fn start() -> Cloud {
-        let alone = alone();
+        let heavy = heavy_test();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let address = free_address();
         let (_, port) = address.rsplit_once(':').expect("host:port");
@@ -79,13 +79,13 @@ impl Cloud {
             .stderr(Stdio::null())
             .spawn();
         let child = child.expect("ministack starts: scripts/tools installs it");
-        let cloud = Cloud { child, address, client: Client::new(), _folder: folder, _alone: alone };
+        let cloud = Cloud { child, address, client: Client::new(), _folder: folder, _heavy: heavy };
         let listening = async {
             while tokio::net::TcpStream::connect(&cloud.address).await.is_err() {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, listening).await.expect("ministack listens");
+        tokio::time::timeout(STEP_TIMEOUT, listening).await.expect("ministack listens");
         cloud
     }
 
@@ -119,14 +119,14 @@ impl Cloud {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// Sends a request to a URL of the stack's. Their names are resolved by nobody here: all of them are this address.
+    /// Sends a request to a URL of the stack. No DNS knows these host names: every request goes to ministack's address.
     pub async fn send(&self, mut request: Request<Bytes>) -> Response<Bytes> {
         let host =
             request.uri().authority().expect("a whole URL").as_str().parse().expect("a header's value");
         request.headers_mut().insert(http::header::HOST, host);
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         *request.uri_mut() = format!("{}{path}", self.url()).parse().expect("a URL");
-        let answer = self.client.send(request, Instant::now() + PATIENCE, 1 << 20).await;
+        let answer = self.client.send(request, Instant::now() + STEP_TIMEOUT, 1 << 20).await;
         answer.expect("ministack answers")
     }
 }

@@ -18,15 +18,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use onetap_http::Client;
-use onetap_servers::{Alone, alone};
+use onetap_servers::{HeavyTest, heavy_test};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::functions::{Function, tools};
 
-/// Long enough for any invocation on a busy machine; the function's own timeout is the emulator's to keep.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for one invocation, long enough for a busy machine; the emulator itself enforces the function's timeout.
+const INVOCATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running emulator with its function; both end when it is dropped.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Emulator {
     child: Child,
     url: String,
     client: Client,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 impl Emulator {
@@ -44,7 +44,7 @@ impl Emulator {
         timeout_seconds: u32,
         variables: impl IntoIterator<Item = (&'a str, impl AsRef<str>)>,
     ) -> Emulator {
-        let alone = alone();
+        let heavy = heavy_test();
         let [own, runtime_api] = [free_address(), free_address()];
         let mut command = Command::new(program());
         command
@@ -61,20 +61,20 @@ impl Emulator {
         }
         let child = command.spawn().expect("the emulator starts");
         let url = format!("http://{own}/2015-03-31/functions/function/invocations");
-        let emulator = Emulator { child, url, client: Client::new(), _alone: alone };
+        let emulator = Emulator { child, url, client: Client::new(), _heavy: heavy };
         let listening = async {
             while tokio::net::TcpStream::connect(&own).await.is_err() {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, listening).await.expect("the emulator listens");
+        tokio::time::timeout(INVOCATION_TIMEOUT, listening).await.expect("the emulator listens");
         emulator
     }
 
     /// What becomes of an event: the function's answer, or what the emulator says about its end.
     pub async fn invoke(&self, event: &Value) -> String {
         let request = Request::post(&self.url).body(Bytes::from(event.to_string())).expect("a request");
-        let answer = self.client.send(request, Instant::now() + PATIENCE, 1 << 20).await;
+        let answer = self.client.send(request, Instant::now() + INVOCATION_TIMEOUT, 1 << 20).await;
         String::from_utf8(answer.expect("the emulator answers").into_body().to_vec()).expect("text")
     }
 

@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 
 /// Signs the deliveries in `events/webhook`.
 pub const CHANNEL_SECRET: &str = "local-channel-secret";
-/// What the webhook shows the Messaging API.
+/// The webhook's access token for the Messaging API.
 pub const ACCESS_TOKEN: &str = "local-channel-token";
-/// What callers show edit-last-transaction in `events/edit-last-transaction`.
+/// The bearer token of the requests in `events/edit-last-transaction`.
 pub const EDIT_TOKEN: &str = "local-edit-token";
-/// Makes the tokens in `events/job-events`.
+/// Signs the job tokens in `events/job-events`.
 pub const JOB_SECRET: &str = "secret";
 
-/// Long enough for any invocation on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for one invocation, long enough for a busy machine.
+const INVOCATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Running {
 
     /// Its answer to an event.
     pub async fn answer(&self, event: &Value) -> Answer {
-        let answer = self.api.invoke(event.to_string(), PATIENCE).await;
+        let answer = self.api.invoke(event.to_string(), INVOCATION_TIMEOUT).await;
         answer.unwrap_or_else(|_| panic!("the function did not answer"))
     }
 
@@ -149,7 +149,7 @@ impl Running {
         serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {:?}", answer.body))
     }
 
-    /// Ends it: everything it wrote. What it has to say about an event, it says before it answers.
+    /// Kills the program and returns everything that it wrote. It writes its log lines about an event before it answers.
     pub fn said(self) -> String {
         self.program.kill()
     }

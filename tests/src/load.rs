@@ -22,7 +22,7 @@ pub use function::Fleet;
 pub use runner::{Listeners, Runner};
 pub use usage::{Cost, Usage};
 
-/// So many ask at a time.
+/// Number of clients that ask at the same time.
 pub const CLIENTS: usize = 64;
 
 /// How long the clients go on, and how they take their time.
@@ -56,11 +56,11 @@ impl Plan {
 /// What the clients got.
 #[derive(Debug)]
 pub struct Tally {
-    /// So many answers.
+    /// Number of answers.
     pub requests: usize,
-    /// What was wrong with those that were no good.
+    /// What was wrong with the bad ones.
     pub errors: Vec<String>,
-    /// In this time.
+    /// Time from the first request to the last answer.
     pub time: Duration,
 }
 

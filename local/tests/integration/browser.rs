@@ -1,7 +1,6 @@
 //! The page, played with in Debian's Chromium. A scenario is a function under `browser/`, its promise is the name here;
 //! in each of them a console error or a request to anywhere else is a failure. Screenshots are kept in
 //! `target/screenshots`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 #![allow(clippy::print_stdout, reason = "the frame rate is reported, not asserted")]
 
 use std::process::Command;
@@ -9,12 +8,11 @@ use std::process::Command;
 use onetap_config::Variables;
 use onetap_local::Local;
 use onetap_local::arguments::Options;
-use onetap_servers::alone;
+use onetap_servers::heavy_test;
 
 /// Plays `scenario` on a bundle of its own.
 async fn play(scenario: &'static str) {
-    // Two browsers that share two processors see each other's pauses.
-    let _alone = alone();
+    let _heavy = heavy_test();
     let nothing_set = Variables::from_lookup(|_| None);
     let local = Local::start(&Options { port: Some(0), ..Options::default() }, &nothing_set).await.unwrap();
     let folder = env!("CARGO_MANIFEST_DIR");

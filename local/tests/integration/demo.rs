@@ -1,14 +1,13 @@
 //! The story, told by the program itself, on every store.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 
-use onetap_servers::{Backend, Environment, alone};
+use onetap_servers::{Backend, Environment, heavy_test};
 use support::program;
 
 /// Runs the demo, and returns what it printed.
 fn demo(store: &str, variables: &[(&str, String)]) -> String {
-    let _alone = alone();
+    let _heavy = heavy_test();
     let output = program(variables).args(["--demo", "--store", store]).output().unwrap();
     let (told, wrong) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());

@@ -1,4 +1,5 @@
 //! The runner, its program, its page and its demonstration.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod browser;
 mod demo;

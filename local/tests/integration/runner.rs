@@ -1,5 +1,4 @@
 //! The runner as a page, a program or LINE meets it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! The program: how it starts, fails to start, and ends.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -6,11 +6,11 @@
     reason = "test support: a server that cannot start fails its test on the spot and says why"
 )]
 
-pub mod alone;
 pub mod broken;
 pub mod dynamo;
 pub mod environment;
 pub mod fault;
+pub mod heavy;
 pub mod monitor;
 pub mod proxy;
 pub mod redis;
@@ -23,11 +23,11 @@ mod connections;
 mod http;
 mod process;
 
-pub use self::alone::{Alone, alone};
 pub use self::broken::Broken;
 pub use self::dynamo::{Dynamo, create_table, dynamodb_local};
 pub use self::environment::{Backend, Environment};
 pub use self::fault::Fault;
+pub use self::heavy::{HeavyTest, heavy_test};
 pub use self::monitor::Monitor;
 pub use self::proxy::Proxy;
 pub use self::redis::Redis;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
-use onetap_servers::{Alone, Backend, Environment, alone};
+use onetap_servers::{Backend, Environment, HeavyTest, heavy_test};
 use onetap_store::lease::unique_token;
 use onetap_store::{Key, Store, open};
 use tokio::io::AsyncWriteExt;
@@ -23,12 +23,12 @@ use super::gate::Point;
 use super::published::Published;
 use super::scenario::{Observation, Scenario, observe};
 
-/// So many runs do something at a time; any number of them may be waiting for a lease to end.
-const AT_ONCE: usize = 3;
-/// A retry that is told to come again does so after this time.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Leases and locks end long before, however slow the machine.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Number of runs that work at the same time; any number may wait for a lease to end.
+const CONCURRENT_RUNS: usize = 3;
+/// Pause before a retry that was told to come again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Time limit for all retries of a run: leases and locks end long before.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A backend, LINE, the functions on both, and how to start them in another process.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub struct World {
     published: Option<Published>,
     functions: Functions,
     turns: Semaphore,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 /// A run with nothing in its way, to compare with.
@@ -51,7 +51,7 @@ struct Undisturbed {
 impl World {
     /// Starts the servers. Locks and claims are as short as they can be told to be.
     pub async fn start(backend: Backend) -> World {
-        let alone = alone();
+        let heavy = heavy_test();
         let line = MessagingApi::start(Secret::new(ACCESS_TOKEN)).unwrap();
         let mut environment = Environment::start(backend)
             .await
@@ -77,8 +77,8 @@ impl World {
             published,
             environment,
             line,
-            turns: Semaphore::new(AT_ONCE),
-            _alone: alone,
+            turns: Semaphore::new(CONCURRENT_RUNS),
+            _heavy: heavy,
         }
     }
 
@@ -218,8 +218,8 @@ impl World {
             if !matches!(answer.status, 409 | 500 | 503) {
                 return answer;
             }
-            assert!(started.elapsed() < PATIENCE, "it is never done: {answer:?}");
-            sleep(PAUSE).await;
+            assert!(started.elapsed() < RETRY_TIMEOUT, "it is never done: {answer:?}");
+            sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -250,8 +250,8 @@ impl World {
     async fn settled(&self, key: &str, may_stay: impl Fn(&str) -> bool) {
         let (name, started) = (Key::new(key).unwrap(), Instant::now());
         while self.store.get(&name).await.unwrap().is_some_and(|text| !may_stay(&text)) {
-            assert!(started.elapsed() < PATIENCE, "{key} is left behind");
-            sleep(PAUSE).await;
+            assert!(started.elapsed() < RETRY_TIMEOUT, "{key} is left behind");
+            sleep(RETRY_PAUSE).await;
         }
     }
 

@@ -1,11 +1,11 @@
-//! Another program's ear on a Redis server: every single publish, in any channel.
+//! Records every message that is published on a Redis server, on any channel.
 
 use std::sync::{Arc, Mutex};
 
 use futures_util::StreamExt;
 use tokio::sync::watch;
 
-/// Hears what is published from its start on.
+/// Records what is published from its start on.
 #[derive(Debug)]
 pub(super) struct Published {
     client: redis::Client,

@@ -33,8 +33,8 @@ pub use mutate::mutated;
 pub use parsers::{chat_sentence, entry_json, signature_header};
 pub use servers::{dynamodb_answer, redis_answer, rest_answer, store_address, weather_answer};
 
-/// An answer takes no longer, however busy the machine.
-const IN_TIME: Duration = Duration::from_secs(20);
+/// Time limit for one input, long enough for a busy machine.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Something to fuzz.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ pub struct Target {
     pub run: fn(&[u8]),
     /// Inputs to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// So many inputs are tried in a run of the tests.
+    /// Number of inputs in a run of the tests.
     pub bounded: usize,
 }
 
@@ -113,7 +113,7 @@ pub fn attempt(target: &Target, input: &[u8]) -> Result<(), String> {
     LISTENING.set(false);
     let says = SAYS.take();
     match (ended, says) {
-        (Ok(()), None) if start.elapsed() > IN_TIME => Err(format!("it took {:?}", start.elapsed())),
+        (Ok(()), None) if start.elapsed() > INPUT_TIMEOUT => Err(format!("it took {:?}", start.elapsed())),
         (Ok(()), None) => Ok(()),
         (_, says) => Err(says.unwrap_or_else(|| "a panic without words".to_owned())),
     }
@@ -122,9 +122,9 @@ pub fn attempt(target: &Target, input: &[u8]) -> Result<(), String> {
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
-    /// After so many inputs.
+    /// After this number of inputs.
     Inputs(usize),
-    /// After so long.
+    /// After this time.
     Time(Duration),
 }
 
@@ -200,6 +200,7 @@ thread_local! {
 /// Runs what is asynchronous, on a runtime of this thread's own.
 pub(crate) fn now<T>(work: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| {
-        runtime.block_on(async { tokio::time::timeout(IN_TIME, work).await.expect("an answer in time") })
+        runtime
+            .block_on(async { tokio::time::timeout(INPUT_TIMEOUT, work).await.expect("an answer in time") })
     })
 }

@@ -3,10 +3,10 @@
 use onetap_store::testing::random::Random;
 use serde_json::Value;
 
-/// No input is longer.
-const LONGEST: usize = 64 << 10;
+/// Longest input.
+const MAX_INPUT_BYTES: usize = 64 << 10;
 
-/// Texts with a history: separators of our keys, ends of strings, numbers beside every limit, people's alphabets.
+/// Texts that parsers are known to mishandle: separators of our keys, ends of strings, numbers at limits, scripts.
 const WORDS: [&str; 56] = [
     "",
     " ",
@@ -88,7 +88,7 @@ pub fn mutated(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
             change_bytes(random, &mut bytes, seeds);
         }
     }
-    bytes.truncate(LONGEST);
+    bytes.truncate(MAX_INPUT_BYTES);
     bytes
 }
 

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::{files, now};
 
-/// A store call may take so long. A broken answer is known at once; a contended one is asked again until then.
-const LIMIT: Duration = Duration::from_millis(150);
-/// In every seed, and in no error: errors go into logs, and answers hold people's words.
+/// Time limit of a store call. A broken answer fails at once; a contended call is repeated until then.
+const CALL_TIMEOUT: Duration = Duration::from_millis(150);
+/// Stands in every seed and must be in no error: errors are logged, and answers hold personal data.
 const WORDS: &str = "planted-answer-words";
 
 /// A server that answers every request with the bytes of the moment, and the clients that it answers.
@@ -49,9 +49,16 @@ impl Server {
         Server {
             answer,
             stores: [
-                Arc::new(Upstash::new(&url, &Secret::new("token"), LIMIT).unwrap()),
-                Arc::new(DynamoDb::new("onetap", "us-east-1", Some(&url), &credentials, LIMIT, LIMIT)),
-                Arc::new(Redis::new(&redis, LIMIT).unwrap()),
+                Arc::new(Upstash::new(&url, &Secret::new("token"), CALL_TIMEOUT).unwrap()),
+                Arc::new(DynamoDb::new(
+                    "onetap",
+                    "us-east-1",
+                    Some(&url),
+                    &credentials,
+                    CALL_TIMEOUT,
+                    CALL_TIMEOUT,
+                )),
+                Arc::new(Redis::new(&redis, CALL_TIMEOUT).unwrap()),
             ],
             weather: [
                 Arc::new(Cwa::new(http.clone(), &url, Secret::new("key"))),

@@ -25,10 +25,10 @@ pub const RECORD_PREFIX: &str = "idem:";
 /// What is in the name of every key that is only ever incremented by compare and swap.
 pub const SWAPPED: &str = "/swap/";
 
-/// What outlives the run.
-const LONG: Duration = Duration::from_secs(3600);
+/// A life that ends after the run.
+const BEYOND_THE_RUN: Duration = Duration::from_secs(3600);
 /// More records than any log of a round gets.
-const WHOLE: usize = 10_000;
+const WHOLE_LOG: usize = 10_000;
 
 /// What all clients of a run agree on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl Client {
     ) -> Client {
         let config = idem::Config {
             prefix: RECORD_PREFIX.to_owned(),
-            result_ttl: LONG,
+            result_ttl: BEYOND_THE_RUN,
             lease_ttl: plan.lease,
             wait_timeout: plan.lease * 2,
             wait_interval: Duration::from_millis(20),
@@ -118,7 +118,7 @@ impl Client {
         let store = Arc::clone(&self.store);
         let step = |there: &Values| {
             let next = format!("{} {}", number(there.get(&key)) + 1, self.unique());
-            Ok::<_, Error>((Batch::new().put(&key, there.expect(&key), next, LONG), ()))
+            Ok::<_, Error>((Batch::new().put(&key, there.expect(&key), next, BEYOND_THE_RUN), ()))
         };
         // The store's answers are what is judged: the recorder has them.
         let _ = Edit::of(&key).apply(&*store, step).await;
@@ -174,13 +174,13 @@ impl Client {
         let Ok(there) = self.store.get(data).await else { return };
         let value = format!("{} {}", number(there.as_deref()) + 1, self.unique());
         let expected = there.clone().map_or(Expected::Absent, Expected::Is);
-        let ttl = u64::try_from(LONG.as_millis()).ok();
+        let ttl = u64::try_from(BEYOND_THE_RUN.as_millis()).ok();
         let meant = vec![
             Change::Check { key: lock.as_str().to_owned(), expect: Expected::Is(token.to_owned()) },
             Change::Put { key: data.as_str().to_owned(), expect: expected, value: Some(value.clone()), ttl },
         ];
         let ticket = self.journal.call(Layer::Api, Call::Commit(meant));
-        let batch = lease.guard(Batch::new().put(data, expect(there), value, LONG));
+        let batch = lease.guard(Batch::new().put(data, expect(there), value, BEYOND_THE_RUN));
         let answer = match self.store.commit(&batch).await {
             Ok(Commit::Applied(_)) => Answer::Applied(Vec::new()),
             Ok(Commit::Refused(_)) => Answer::Refused(Vec::new()),
@@ -243,7 +243,7 @@ impl Client {
         let ticket = self.journal.call(Layer::Api, meant);
         let deposit = |there: &Values| {
             let next = format!("{} {unique}", number(there.get(&counter)) + 1);
-            let writes = Batch::new().put(&counter, there.expect(&counter), next.as_str(), LONG);
+            let writes = Batch::new().put(&counter, there.expect(&counter), next.as_str(), BEYOND_THE_RUN);
             Ok::<_, Error>((writes, next))
         };
         // Both ways to write with a record; the second guesses first what is there.
@@ -261,10 +261,10 @@ impl Client {
         let text = format!("{}#{}", marker.as_str(), self.unique());
         let (of, to) = (marker.as_str().to_owned(), log.as_str().to_owned());
         let ticket = self.journal.call(Layer::Api, Call::Publish { marker: of, log: to });
-        let batch = Batch::new().put(&marker, Expect::Absent, Value::PositionOf(0), LONG).append(
+        let batch = Batch::new().put(&marker, Expect::Absent, Value::PositionOf(0), BEYOND_THE_RUN).append(
             &log,
             text,
-            Keep::all_for(LONG),
+            Keep::all_for(BEYOND_THE_RUN),
         );
         let mut answer = Answer::NotSent;
         for _ in 0..4 {
@@ -297,7 +297,7 @@ impl Client {
         }
         let log = self.log();
         let after = self.read.take().filter(|(name, _)| name == log.as_str()).map(|(_, position)| position);
-        if let Ok(records) = self.store.read(&log, after, WHOLE).await {
+        if let Ok(records) = self.store.read(&log, after, WHOLE_LOG).await {
             let last = records.last().map(|record| record.position).or(after);
             self.read = last.map(|last| (log.as_str().to_owned(), last));
         }
@@ -361,7 +361,7 @@ pub async fn last_look(store: Arc<dyn Store>, journal: Arc<Journal>, names: (Vec
     }
     for log in names.1 {
         let log = Log::new(log).expect("a name that was used");
-        until_answered(async || store.read(&log, None, WHOLE).await).await;
+        until_answered(async || store.read(&log, None, WHOLE_LOG).await).await;
     }
 }
 

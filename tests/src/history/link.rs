@@ -25,8 +25,8 @@ pub enum Mode {
     Closed,
 }
 
-/// How long the server may go on with what a client has sent that is gone.
-const AFTERMATH: Duration = Duration::from_secs(2);
+/// How long the server may go on with requests of a client that is gone.
+const ORPHAN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A link; gone when dropped.
 #[derive(Debug)]
@@ -134,14 +134,14 @@ async fn exchange(state: &State, client: &mut TcpStream, server: &mut TcpStream)
             }
         }
         // The client is gone; what it has sent goes on.
-        sleep(AFTERMATH).await;
+        sleep(ORPHAN_TIMEOUT).await;
     };
     let answering = async {
         let (mode, mut buffer, mut lossy) = (state.mode.subscribe(), vec![0; 64 << 10], false);
         while let Ok(read @ 1..) = answers.read(&mut buffer).await {
             lossy |= *mode.borrow() == Mode::LoseAnswers;
             if !lossy && to_client.write_all(&buffer[..read]).await.is_err() {
-                return sleep(AFTERMATH).await;
+                return sleep(ORPHAN_TIMEOUT).await;
             }
         }
     };

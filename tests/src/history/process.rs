@@ -25,7 +25,7 @@ pub struct Orders {
     pub seed: u64,
     /// By how many milliseconds its clock is ahead.
     pub skew: i64,
-    /// So many clients work in it at a time.
+    /// Number of clients that work in the process at the same time.
     pub tasks: u64,
     /// Where it writes its history.
     pub journal: PathBuf,

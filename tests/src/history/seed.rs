@@ -42,7 +42,7 @@ impl Seed {
         self.next() % end.max(1)
     }
 
-    /// True so many times out of a hundred.
+    /// True with this probability in percent.
     pub fn percent(&mut self, often: u64) -> bool {
         self.below(100) < often
     }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::runtime::Answer;
-use onetap_servers::{Alone, Program, Redis, RuntimeApi, TcpProxy, alone};
+use onetap_servers::{HeavyTest, Program, Redis, RuntimeApi, TcpProxy, heavy_test};
 use serde_json::Value;
 
 use crate::functions::{ACCESS_TOKEN, Function};
 
-/// So many instances: each handles one event at a time, the others wait.
+/// Number of instances. Each handles one event at a time; further events wait.
 const INSTANCES: usize = 4;
-/// No answer takes longer on any machine; Lambda itself waits 29 s for the HTTP functions.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for one answer, long enough for a busy machine; Lambda itself waits 29 s for the HTTP functions.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Some instances of a function on one runtime API, one Redis and one LINE.
 #[derive(Debug)]
@@ -24,13 +24,13 @@ pub struct Fleet {
     store: TcpProxy,
     redis: Redis,
     line: MessagingApi,
-    _alone: Alone,
+    _heavy: HeavyTest,
 }
 
 impl Fleet {
     /// Starts the instances, and returns when each has asked for its first event.
     pub async fn start(function: Function) -> Fleet {
-        let alone = alone();
+        let heavy = heavy_test();
         let redis = Redis::start().await;
         let upstream: SocketAddr = redis.url().trim_start_matches("redis://").parse().unwrap();
         let store = TcpProxy::start(upstream).await;
@@ -48,12 +48,12 @@ impl Fleet {
         let start = || api.run(&program, variables.iter().map(|(name, value)| (*name, value)));
         let instances = (0..INSTANCES).map(|_| start()).collect();
         api.polled(INSTANCES as u64).await;
-        Fleet { api, instances, store, redis, line, _alone: alone }
+        Fleet { api, instances, store, redis, line, _heavy: heavy }
     }
 
     /// The answer to an event: never none, and never an error of the runtime's.
     pub async fn invoke(&self, event: &Value) -> Result<Answer, String> {
-        let answer = self.api.invoke(event.to_string(), PATIENCE).await.map_err(|_| "no answer")?;
+        let answer = self.api.invoke(event.to_string(), ANSWER_TIMEOUT).await.map_err(|_| "no answer")?;
         if answer.failed {
             return Err(format!("failed: {:?}", answer.body));
         }

@@ -1,5 +1,4 @@
 //! The release builds themselves: what is in them, how they start, and what they answer through Lambda's runtime API.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::path::Path;
 use std::process::Command;

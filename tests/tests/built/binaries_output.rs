@@ -1,5 +1,4 @@
 //! Everything that the release builds write: valid metrics, JSON lines, and nothing about anybody.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::time::SystemTime;
 

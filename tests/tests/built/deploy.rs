@@ -6,7 +6,6 @@
 //! and looks at neither memory nor processor. A stream of the function URL is collected and answered in one piece, and a
 //! batch is never larger than one receive. What it lacks is looked at elsewhere: `binaries.rs` streams through the
 //! runtime API, `emulator.rs` runs out of time, and the template's test reads the rest.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::time::{Duration, SystemTime};
 
@@ -106,7 +105,7 @@ impl Bot {
     }
 }
 
-/// Waits until readers of job-1 have been told so many events.
+/// Waits until the log of job-1 has this number of records, and returns their sequence numbers.
 async fn told(store: &dyn Store, count: usize) -> Vec<u64> {
     let log = Log::new("scan:job:job-1").unwrap();
     // On a busy machine a message may fail, and come again when its visibility timeout of a minute is over.

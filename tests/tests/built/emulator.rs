@@ -1,5 +1,4 @@
 //! On AWS's own Runtime Interface Emulator: deadlines, timeouts, and a fresh start after a crash.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::sync::Arc;
 use std::time::Duration;

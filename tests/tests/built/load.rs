@@ -1,6 +1,5 @@
 //! Each function and the runner under load: 64 clients and no error, no growth, no leak; then more than it can take, and
 //! it says so clearly and recovers at once. For a moment here, for a minute each by `scripts/load`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,13 +20,13 @@ const FUNCTIONS_MAY_GROW: Usage = Usage { memory_kib: 8 * 1024, descriptors: 4 }
 /// LINE, with both ends of every connection in one process: how many there are depends on how many replies happen to meet.
 const RUNNER_MAY_GROW: Usage = Usage { memory_kib: 24 * 1024, descriptors: 2 * CLIENTS };
 
-/// On a machine that has stood still for two seconds the webhook is out of time: it answers 500, and LINE delivers again.
-/// So do the clients here; of the other functions none answers so.
-const REDELIVERY: Duration = Duration::from_millis(200);
-const MOST_REDELIVERIES: usize = 20;
+/// On a machine that stalls for two seconds the webhook runs out of time and answers 500, and LINE delivers again. The
+/// clients here do the same. No other function answers 500.
+const REDELIVERY_PAUSE: Duration = Duration::from_millis(200);
+const MAX_REDELIVERIES: usize = 20;
 
 /// Long after any test.
-const FAR: u64 = 32_503_680_000;
+const FAR_FUTURE: u64 = 32_503_680_000;
 
 /// Something that was never used before.
 fn fresh() -> u64 {
@@ -61,11 +60,11 @@ async fn under_load(function: Function, fleet: &Fleet, work: &Work) {
     let ask = async |client, number, check: fn(&Answer) -> Result<(), String>| {
         let event = (work.event)(client, number);
         let mut answer = fleet.invoke(&event).await?;
-        for _ in 0..MOST_REDELIVERIES {
+        for _ in 0..MAX_REDELIVERIES {
             if status(&answer) != 500 || check(&answer).is_ok() {
                 break;
             }
-            tokio::time::sleep(REDELIVERY).await;
+            tokio::time::sleep(REDELIVERY_PAUSE).await;
             answer = fleet.invoke(&event).await?;
         }
         check(&answer)
@@ -192,7 +191,7 @@ async fn the_consumer_bears_64_clients_and_a_store_that_hangs() {
 }
 
 fn token(job: &str) -> String {
-    job_events::token(&Secret::new(JOB_SECRET), &Job::new("scan", job).unwrap(), FAR)
+    job_events::token(&Secret::new(JOB_SECRET), &Job::new("scan", job).unwrap(), FAR_FUTURE)
 }
 
 fn look(n: usize) -> Value {
@@ -290,11 +289,11 @@ async fn ask(runner: &Runner, client: usize, n: usize) -> Result<(), String> {
     };
     let request = request.unwrap();
     let mut answer = runner.send(request.clone()).await?;
-    for _ in 0..MOST_REDELIVERIES {
+    for _ in 0..MAX_REDELIVERIES {
         if answer.status() != 500 {
             break;
         }
-        tokio::time::sleep(REDELIVERY).await;
+        tokio::time::sleep(REDELIVERY_PAUSE).await;
         answer = runner.send(request.clone()).await?;
     }
     match good.contains(&answer.status().as_u16()) {

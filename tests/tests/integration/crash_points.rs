@@ -1,6 +1,5 @@
 //! The process of a function is killed at every call that it makes, just before it, just after it, and between the parts
 //! of one that has several. Then the platform does what it does, and the effects are those of one run.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use onetap_ledger::{Entry, etag};
 use onetap_servers::Backend;
@@ -267,7 +266,7 @@ fn batches() -> Vec<Scenario> {
 
 // ---- on every backend ----
 
-/// DynamoDB Local is slow, and stands for the protocol's sake: these of the deliveries are enough for that.
+/// The deliveries that run on DynamoDB Local too: it is slow, and these are enough to cover its protocol.
 const TELLING: [&str; 5] = [
     "a tap that takes the lock",
     "an entry",

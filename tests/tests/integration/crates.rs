@@ -1,5 +1,4 @@
 //! The crates depend on each other as `docs/architecture.md` says.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

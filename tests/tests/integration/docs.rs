@@ -1,5 +1,4 @@
 //! The documents, held to the code: what they name exists.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::collections::HashSet;
 use std::fs;

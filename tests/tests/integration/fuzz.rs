@@ -2,12 +2,11 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `ONETAP_FUZZ_SECONDS` | so long for each target instead, from a random seed |
+//! | `ONETAP_FUZZ_SECONDS` | seconds for each target instead, from a random seed |
 //! | `ONETAP_FUZZ_SEED` | this seed |
 //! | `ONETAP_FUZZ_INPUT` | only the input in this file |
 //!
 //! `scripts/fuzz` sets them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use onetap_store::testing::random::Random;
 use onetap_tests::fuzz::{Bound, TARGETS, Target, attempt, fuzz, keep, mutated, target};
 
-/// Any number will do, as long as it stays.
+/// An arbitrary seed; it stays the same so that every run has the same inputs.
 const SEED: u64 = 20_251_129;
 
 macro_rules! targets {

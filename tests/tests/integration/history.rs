@@ -2,11 +2,10 @@
 //! taken down, where it must find something.
 //!
 //! `ONETAP_SEED=… cargo test -p onetap-tests --test integration -- history:: --include-ignored` repeats a run.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::time::Duration;
 
-use onetap_servers::alone;
+use onetap_servers::heavy_test;
 use onetap_tests::history::run::Side;
 use onetap_tests::history::sabotage::Fence;
 use onetap_tests::history::seed::Seed;
@@ -18,7 +17,7 @@ const ON_MEMORY: Duration = Duration::from_secs(30);
 const ON_SERVERS: Duration = Duration::from_secs(12);
 
 async fn nothing_is_doubled_or_lost(backend: Backend) {
-    let _alone = alone();
+    let _heavy = heavy_test();
     let seed = Seed::from_env();
     eprintln!("ONETAP_SEED={seed}");
     let outcome = on_servers(backend, seed, ON_SERVERS).await;

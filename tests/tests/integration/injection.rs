@@ -1,5 +1,4 @@
 //! Whatever stands in an id, a name or a key that somebody sends: it reaches the keys that spec §3 gives it, or none.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! What every answer has, and what is turned away before it is looked at.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use http::{HeaderMap, Method, StatusCode};
 use onetap_bus::{Event, Job, MAX_EVENT};

@@ -1,4 +1,5 @@
 //! What needs more than one crate.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod crash_points;
 mod crates;

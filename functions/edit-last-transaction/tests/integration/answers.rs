@@ -1,5 +1,4 @@
 //! The spec's two tables, row by row: status, message, and what the store holds afterwards.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

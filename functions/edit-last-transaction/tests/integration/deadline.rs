@@ -1,5 +1,4 @@
 //! Whatever the store does, the caller has an answer before Lambda ends the invocation.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! The events under `events/edit-last-transaction`, as Lambda would deliver them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

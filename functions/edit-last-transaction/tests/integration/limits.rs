@@ -1,5 +1,4 @@
 //! What a store cannot hold.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! `Idempotency-Key`: what is not the same on every backend's account is told once, in memory.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,6 +1,5 @@
 //! The OpenAPI document against the function itself, by schemathesis: no undocumented status, media type, header or
 //! body, and no failure of the server.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! Eight at once, each with a field of its own: all succeed, and none undoes another.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! What happens between an edit's read and its write, and to its reply: on every backend.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::{on_every_backend, support};
 

@@ -1,5 +1,4 @@
 //! A transaction as Redis itself sees it: its key, its value, its life.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,6 +1,5 @@
 //! Seed 002's own scenarios: its unit and integration tests, its table of races, its renewal policy and its errors.
 //! Where its concurrency test changes the value before the edit reads it, here it is changed between read and write.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! The binary: what is wrong with the environment is said in one line that names the variable.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::process::Command;
 

@@ -1,5 +1,4 @@
 //! What clients of the gateway are told.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::{client, support};
 

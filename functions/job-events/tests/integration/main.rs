@@ -1,4 +1,5 @@
 //! The gateway, by what clients are told and by its program.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod client;
 mod gateway;

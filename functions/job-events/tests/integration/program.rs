@@ -1,5 +1,4 @@
 //! The program itself: how it starts, and how it streams through Lambda's runtime API.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! One batch and its answer.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::{harness, support};
 

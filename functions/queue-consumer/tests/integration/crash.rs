@@ -1,6 +1,5 @@
 //! Everything at once: events delivered several times, out of order, to consumers that keep dying, while clients that
 //! keep losing their connection look on. Afterwards each event has had its one effect.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::{harness, support};
 

@@ -1,4 +1,5 @@
 //! The consumer, by its batches, crashes, outages and its program.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod consumer;
 mod crash;

@@ -1,5 +1,4 @@
 //! The store goes away for ten seconds in the middle: nothing is lost, and nothing is doubled after it returns.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::{harness, support};
 

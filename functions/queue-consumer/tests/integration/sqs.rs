@@ -1,5 +1,4 @@
 //! Against an SQS that we did not write: PyPI's moto, called as Lambda's poller calls the real one.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::{harness, support};
 

@@ -1,5 +1,4 @@
 //! The function under cargo-lambda, invoked with the files in `events/webhook`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! One effect: taps at once, deliveries again, locks that outlast, stores that fail. On every backend.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! The deliveries under `events/webhook`, as Lambda would hand them over.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,4 +1,5 @@
 //! The webhook, by its requests, deliveries and processes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod cargo_lambda;
 mod delivery;

@@ -1,5 +1,4 @@
 //! The chat as a table: what every button, text and place asks for, and whether it takes the lock.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

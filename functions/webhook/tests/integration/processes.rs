@@ -1,5 +1,4 @@
 //! Several instances, as Lambda runs them: taps at once in two processes, and a process that is killed halfway.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! What comes over HTTP: signatures, sizes, nonsense.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

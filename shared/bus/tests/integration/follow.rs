@@ -1,5 +1,4 @@
 //! Following a job, on every backend.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

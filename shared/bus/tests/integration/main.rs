@@ -1,4 +1,5 @@
 //! Events that are published, followed and seeded.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod follow;
 mod publish;

@@ -1,5 +1,4 @@
 //! Publishing: one effect for each event, on every backend.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

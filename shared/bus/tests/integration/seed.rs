@@ -1,5 +1,4 @@
 //! Beside programs of seed 004: the same keys, the same skip, on a Redis of one's own.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! What a sentence does, sentence by sentence.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use onetap_ledger::chat::{Problem, Sentence, parse};
 use onetap_ledger::{Attempt, Change, Entry, Field, Moment, texts};

@@ -1,5 +1,4 @@
 //! The swap, over a store that races, loses and counts.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::sync::Arc;
 use std::time::Duration;

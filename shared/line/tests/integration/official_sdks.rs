@@ -1,5 +1,4 @@
 //! LINE's own SDKs agree: on who signed a delivery, on how many events it has, and that our replies are replies.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! Replies, against a Messaging API that knows LINE's rules.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! What LINE delivers, and what it might.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use onetap_line::webhook::{Chat, Kind, Message, Mode, NotJson, Source};
 use onetap_line::{Delivery, Event};

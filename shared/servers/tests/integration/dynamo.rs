@@ -1,5 +1,4 @@
 //! dynoxide, and DynamoDB Local where it runs, do what the DynamoDB backend builds on.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail on the spot")]
 
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy, create_table, dynamodb_local};

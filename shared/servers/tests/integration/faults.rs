@@ -1,5 +1,4 @@
 //! Each fault looks on the wire as it is named.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail on the spot")]
 
 use crate::support;
 

@@ -1,4 +1,5 @@
 //! The test servers themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod dynamo;
 mod faults;

@@ -1,5 +1,4 @@
 //! The official Upstash clients take the gateway for the original.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail on the spot")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! The server of a test's own, and what can be done to it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail on the spot")]
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

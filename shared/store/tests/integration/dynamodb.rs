@@ -1,5 +1,4 @@
 //! The promises, on DynamoDB: dynoxide in this process. And what only DynamoDB can do to a log or a batch.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,6 +1,5 @@
 //! The gRPC layer: a real tonic server and client over loopback. The service is gRPC's own health check, which has a
 //! unary and a streaming method.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::pin::Pin;
 use std::sync::Arc;

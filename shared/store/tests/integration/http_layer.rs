@@ -1,5 +1,4 @@
 //! The HTTP layer, in front of axum and of plain services, on every backend.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 #[path = "../../examples/axum.rs"]
 mod example;

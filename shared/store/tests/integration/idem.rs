@@ -1,5 +1,4 @@
 //! The engine's promises on the store in this process, whose clock can be paused, and what only that can show.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a step that fails has failed its test")]
 
 use crate::idem_suite;
 

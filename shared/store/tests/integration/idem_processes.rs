@@ -1,5 +1,4 @@
 //! A thousand callers over four processes, on stores that processes can share.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a step that fails has failed its test")]
 
 use crate::support;
 
@@ -48,7 +47,7 @@ struct Pace {
 
 /// The promises, on the store that `environment` names.
 async fn suite(mut environment: Environment, pace: Pace) {
-    let _alone = onetap_servers::alone();
+    let _heavy = onetap_servers::heavy_test();
     let store = support::store(&environment);
     environment.push(("IDEM_LOCK_TTL_SECONDS", pace.lease.to_string()));
     environment.push(("IDEM_WAIT_INTERVAL_MS", pace.look.to_string()));

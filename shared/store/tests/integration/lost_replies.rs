@@ -1,6 +1,5 @@
 //! A reply that was lost stays lost: when the batch is sent again and that send certainly fails, the first may still
 //! have landed, and the error must say so. (Whoever is told "not sent" gives a claim up that stands in the store.)
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,4 +1,5 @@
 //! The store's promises on every backend, and what each backend does in trouble.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod config;
 mod dynamodb;

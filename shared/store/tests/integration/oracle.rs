@@ -1,5 +1,4 @@
 //! Random batches: every backend answers as memory does, and ends in the same state.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

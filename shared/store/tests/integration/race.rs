@@ -1,5 +1,4 @@
 //! 100 claims from 4 processes have one winner, 50 times in a row.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

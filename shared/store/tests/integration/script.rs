@@ -1,5 +1,4 @@
 //! What the script does on a server that takes no writes, forbids something or answers what it was not asked.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,6 +1,5 @@
 //! Clocks that are wrong. On DynamoDB the caller's clock judges expiry: with two of them a lease apart two may hold a
 //! lease and run at once, but only one of them commits.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Servers that misbehave: every trouble gives the right error, in time, and none is read as "held" or "absent".
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

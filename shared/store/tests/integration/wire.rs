@@ -1,5 +1,4 @@
 //! What goes over the wire: round trips and commands, counted at the server.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -1,5 +1,4 @@
 //! The message a forecast makes.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use onetap_weather::{Forecast, Moment, Period, Sample, Sky, places};
 

@@ -1,4 +1,5 @@
 //! Places, providers and the forecast's text.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod forecast;
 mod places;

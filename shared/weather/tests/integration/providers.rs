@@ -1,5 +1,4 @@
 //! The providers against a local server: what they ask, and what they make of every kind of answer.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use crate::support;
 

@@ -13,8 +13,8 @@ use super::{Expiry, Rules};
 /// A text, by its number.
 pub(super) type Text = u32;
 
-/// So many places are searched before the search gives up and says so.
-const PATIENCE: usize = 1_000_000;
+/// Longest search; beyond it the checker reports that it gave up.
+const MAX_SEARCH_STEPS: usize = 1_000_000;
 
 /// One call, as far as it touches the keys of one group.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) enum Want {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     None,
-    /// A text for so many microseconds, or for ever.
+    /// A text with its life in microseconds, or without end.
     Put(Text, Option<u64>),
     Delete,
 }
@@ -96,8 +96,7 @@ struct State {
 /// Why there is no order.
 #[derive(Debug)]
 pub(super) enum Stuck {
-    /// The search ended: after the longest order that it found, in which so many steps have happened, none of these
-    /// could have been next.
+    /// The search ended: `order` is the longest order that it found, and no step of `next` can follow it.
     Impossible { order: Vec<usize>, next: Vec<usize> },
     /// The search did not end.
     TooLong,
@@ -152,7 +151,7 @@ pub(super) fn linearize(steps: &[Step], keys: usize, rules: &Rules) -> Result<()
                     let before = std::mem::take(&mut frame.before);
                     search.give_back(before);
                 }
-                if seen.len() > PATIENCE {
+                if seen.len() > MAX_SEARCH_STEPS {
                     return Err(Stuck::TooLong);
                 }
             }

@@ -30,7 +30,7 @@ impl Story {
         self.add(Layer::Api, from, Some(to), call, answer)
     }
 
-    /// The last call was made by a clock that is ahead by so many milliseconds.
+    /// The last call was made by a clock that is this many milliseconds ahead.
     fn ahead(mut self, by: i64) -> Story {
         self.0.operations.last_mut().unwrap().skew = by * MS as i64;
         self

@@ -57,7 +57,7 @@ fn a_batch_that_is_being_handled_stays_out_of_sight() {
     }
 }
 
-/// The store may be away for so long, and nobody has to put a message back by hand.
+/// Longest outage of the store after which no message has to be put back by hand.
 const OUTAGE: Duration = Duration::from_secs(3600);
 
 /// When it is back, everything that waited has come through within this time.

@@ -1,5 +1,4 @@
 //! The template against the code: what `sam validate --lint` and cfn-lint cannot know.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 #![allow(unreachable_pub, reason = "modules of one test")]
 
 mod costs;

@@ -22,8 +22,8 @@ use webhook::Webhook;
 use super::document::{Stack, Template, target, text};
 
 pub const TABLE: &str = "onetap-table";
-/// Long enough for a story on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit for one story, long enough for a busy machine.
+const STORY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What is put into the secret.
 const SECRETS: [(&str, &str); 7] = [
@@ -183,7 +183,9 @@ impl Stage {
                 Function::Gateway => gateway(&JobEvents::from_variables(&variables).unwrap()).await,
             }
         };
-        timeout(PATIENCE, story).await.unwrap_or_else(|_| panic!("the story of {function:?} does not end"))
+        timeout(STORY_TIMEOUT, story)
+            .await
+            .unwrap_or_else(|_| panic!("the story of {function:?} does not end"))
     }
 
     async fn consume(&self, consumer: &QueueConsumer) -> Vec<(String, u16)> {
@@ -203,7 +205,7 @@ impl Stage {
         batches.extend(ours.into_iter().enumerate().map(|(n, event)| (format!("of ours {n}"), event)));
         let mut answers = Vec::new();
         for (name, event) in batches {
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + STORY_TIMEOUT;
             let answer = consumer.handle(serde_json::from_value(event).unwrap(), deadline).await;
             answers.push((name, answer.batch_item_failures.len() as u16));
         }
@@ -246,7 +248,7 @@ pub async fn invoke(function: Function, variables: &BTreeMap<String, String>, sc
         Function::Consumer => {
             let consumer = QueueConsumer::from_variables(&variables).unwrap();
             let event = serde_json::from_value(event).unwrap();
-            let answer = consumer.handle(event, Instant::now() + PATIENCE).await;
+            let answer = consumer.handle(event, Instant::now() + STORY_TIMEOUT).await;
             assert!(answer.batch_item_failures.is_empty(), "{scenario}");
         }
         Function::Edit => {

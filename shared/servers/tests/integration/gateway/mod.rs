@@ -1,5 +1,4 @@
 //! The gateway answers as Upstash documents.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail on the spot")]
 
 mod commands;
 mod scripts;

@@ -4,7 +4,6 @@
 //! must not are long, and no promise rests on anything happening *within* a time.
 
 #![allow(unreachable_pub, reason = "a module of tests")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a promise that is broken fails its test")]
 
 mod at_most_once;
 mod calls;
