@@ -1,4 +1,4 @@
-//! One heavy test at a time.
+//! A lock for heavy tests: one at a time.
 
 use std::fs::File;
 
@@ -12,7 +12,7 @@ pub struct Alone {
     _lock: File,
 }
 
-/// Waits for its turn. A test asks once: a second request would wait for the first.
+/// Waits for the lock. A test takes it once: a second time would wait for the first.
 pub fn alone() -> Alone {
     let programs = std::env::current_exe().unwrap();
     let lock = File::create(programs.with_file_name("alone.lock")).unwrap();
