@@ -8,8 +8,8 @@ use onetap_store::config::Variables;
 use crate::arguments::{Command, HELP, Options};
 use crate::{Local, demo};
 
-/// Runs the program. The exit code is 0 after a stop or a demo without mistakes, 1 if it cannot start or the demo finds a
-/// mistake, 2 for wrong arguments.
+/// Runs the program. The exit code is 0 after a stop or a demo without mistakes, 1 if it cannot start or the demo finds
+/// a mistake, 2 for wrong arguments.
 pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     let options = match Command::parse(arguments) {
         Ok(Command::Run(options)) => options,

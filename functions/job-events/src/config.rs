@@ -8,8 +8,8 @@ use onetap_store::config::{ConfigError, Secret, Variables, is_http_url};
 /// Access, and the limits of a stream.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The secrets that sign tokens (`JOB_EVENTS_SECRET`): one, or a comma-separated list while it is rotated. A token of any
-    /// of them is valid.
+    /// The secrets that sign tokens (`JOB_EVENTS_SECRET`): one, or a comma-separated list while it is rotated. A token
+    /// of any of them is valid.
     pub secrets: Vec<Secret>,
     /// The origin of the page that may read the answers, or `*` (`JOB_EVENTS_ALLOW_ORIGIN`).
     pub allow_origin: HeaderValue,

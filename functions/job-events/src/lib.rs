@@ -61,8 +61,8 @@ impl JobEvents {
         Ok(self.handle(request).await.map(flush_at_end))
     }
 
-    /// Answers a request, whose body is ignored. The head of a stream is sent once the store has been read, its body as the
-    /// job's events come.
+    /// Answers a request, whose body is ignored. The head of a stream is sent once the store has been read, its body as
+    /// the job's events come.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body> {
         let response = match Call::read(&request, &self.config.secrets) {
             Ok(Call { job, target: Target::State }) => self.state(&job).await,

@@ -67,8 +67,8 @@ impl Call {
     }
 }
 
-/// Where the client stopped: the header that `EventSource` sends when it reconnects goes before the parameter, with which
-/// the page began.
+/// Where the client stopped: the header that `EventSource` sends when it reconnects goes before the parameter, with
+/// which the page began.
 fn resume(headers: &HeaderMap, query: &Query<'_>) -> Result<Resume, Refusal> {
     let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").to_owned());
     let last_event_id = match header.filter(|id| !id.is_empty()) {

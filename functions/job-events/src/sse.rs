@@ -19,7 +19,8 @@ const PREAMBLE: &str = "retry: 1000\n\n";
 const GAP: &str = "event: gap\nid:\ndata: {}\n\n";
 const EXPIRED: &str = "event: expired\ndata: {}\n\n";
 const KEEPALIVE: &str = ": keep-alive\n\n";
-/// Shortest delay of a reconnect after a transient failure. The delay is random, so that not all clients return at once.
+/// Shortest delay of a reconnect after a transient failure. The delay is random, so that not all clients return at
+/// once.
 const MIN_RETRY_MS: u64 = 2000;
 /// Longest delay of such a reconnect.
 const MAX_RETRY_MS: u64 = 5000;

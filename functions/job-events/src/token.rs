@@ -21,8 +21,8 @@ pub fn token(secret: &Secret, job: &Job, expiry: u64) -> String {
     token
 }
 
-/// The rest of the lifetime of `token`; `None` if it does not grant access to `job`. Any of the secrets may have signed it.
-/// The comparison takes constant time.
+/// The rest of the lifetime of `token`; `None` if it does not grant access to `job`. Any of the secrets may have signed
+/// it. The comparison takes constant time.
 pub(crate) fn remaining_ttl(secrets: &[Secret], job: &Job, token: &str) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (expiry, signature) = token.split_once('.')?;

@@ -20,8 +20,8 @@ pub use onetap_bus::Config;
 
 use record::{Failure, Record, State};
 
-/// Events in one call of the store. Lambda's batches have ten by default. Larger ones are split, so that the deadline is
-/// checked between the calls and records that were not sent are known.
+/// Events in one call of the store. Lambda's batches have ten by default. Larger ones are split, so that the deadline
+/// is checked between the calls and records that were not sent are known.
 const MAX_EVENTS_PER_CALL: usize = 100;
 
 /// Time that is reserved at the end of an invocation for its response.
@@ -111,9 +111,9 @@ impl QueueConsumer {
 /// A call of the store panicked.
 struct Panicked;
 
-/// FIFO: after the first retryable failure of a message group, its later records fail too. Those that were not sent yet are
-/// not sent; those that were published are delivered again in their order, as duplicates. A record that can never be
-/// published does not hold back its group.
+/// FIFO: after the first retryable failure of a message group, its later records fail too. Those that were not sent yet
+/// are not sent; those that were published are delivered again in their order, as duplicates. A record that can never
+/// be published does not hold back its group.
 fn hold_back(records: &mut [Record]) {
     let mut held: HashSet<String> = HashSet::new();
     for record in records {

@@ -109,8 +109,8 @@ async fn nothing_is_lost_or_doubled_by_an_outage_on_redis() {
     plan.assert_published(subscriber.heard().await);
 }
 
-/// Through a proxy that does the first requests without answering, then nothing at all. `url` is the variable that names
-/// the server.
+/// Through a proxy that does the first requests without answering, then nothing at all. `url` is the variable that
+/// names the server.
 async fn behind_a_proxy(world: &World, url: &'static str) -> Plan {
     let proxy = Proxy::start(&world.variable(url)).await;
     let store = world.servers().store_with(url, proxy.url());

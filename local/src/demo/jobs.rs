@@ -13,8 +13,8 @@ const COPIES: usize = 3;
 const EVENTS_BEFORE_BREAK: usize = 3;
 
 impl Story {
-    /// A job whose messages are sent three times each in random order, with a consumer that dies in the middle of a batch
-    /// and a reader whose connection breaks.
+    /// A job whose messages are sent three times each in random order, with a consumer that dies in the middle of a
+    /// batch and a reader whose connection breaks.
     pub(super) async fn job(&self) -> Result<Vec<Row>, CallError> {
         let before = self.queue().await?;
         self.client.json(Method::POST, "/playground/consumer/kill", &json!({})).await?;
@@ -75,8 +75,8 @@ impl Story {
         Err(CallError("the queue does not empty".to_owned()))
     }
 
-    /// Reads a job's stream to its end as `EventSource` does, with a connection that breaks. Returns the sequence numbers
-    /// that it saw, and how often it connected.
+    /// Reads a job's stream to its end as `EventSource` does, with a connection that breaks. Returns the sequence
+    /// numbers that it saw, and how often it connected.
     async fn follow(&self, path: &str) -> Result<(Vec<u64>, usize), CallError> {
         let (mut seen, mut connections, mut last) = (Vec::new(), 0, String::new());
         loop {

@@ -1,4 +1,5 @@
-//! The demo: duplicates, races and crashes, each over HTTP as a user or LINE would cause it, and a table of the effects.
+//! The demo: duplicates, races and crashes, each over HTTP as a user or LINE would cause it, and a table of the
+//! effects.
 
 mod chat;
 mod jobs;

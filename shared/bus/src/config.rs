@@ -7,8 +7,8 @@ use onetap_store::config::{self, Backend, ConfigError, Variables};
 /// TTLs and sizes of the bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Shard streams of a domain (`EVENT_SHARD_COUNT`). After a change, new events of a job may go to another stream; old
-    /// events stay where they are.
+    /// Shard streams of a domain (`EVENT_SHARD_COUNT`). After a change, new events of a job may go to another stream;
+    /// old events stay where they are.
     pub shard_count: u64,
     /// TTL of a job's latest state (`EVENT_STATE_TTL_SECONDS`).
     pub state_ttl: Duration,
@@ -17,8 +17,8 @@ pub struct Config {
     pub published_ttl: Duration,
     /// Approximate number of events that a shard stream keeps (`EVENT_STREAM_MAXLEN`).
     pub stream_maxlen: usize,
-    /// Whether events go to shard streams too: on Redis and in memory. On DynamoDB the stream of a shard would be one hot
-    /// item; there the jobs' own logs are enough.
+    /// Whether events go to shard streams too: on Redis and in memory. On DynamoDB the stream of a shard would be one
+    /// hot item; there the jobs' own logs are enough.
     pub shard_streams: bool,
 }
 

@@ -36,8 +36,8 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// A valid event. Its text is kept byte for byte: fields that a newer producer added stay, and other readers see what was
-/// sent.
+/// A valid event. Its text is kept byte for byte: fields that a newer producer added stay, and other readers see what
+/// was sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event {
     job: Job,
@@ -140,8 +140,8 @@ impl Event {
         if text.len() > MAX_EVENT_BYTES {
             return Err(Malformed(vec!["the event is over 128 KiB"]));
         }
-        // Parsed twice. The first pass reads everything: values that are nested too deeply, or hold half a surrogate pair,
-        // would fail in a later reader such as Redis' own. The second pass finds duplicate fields.
+        // Parsed twice. The first pass reads everything: values that are nested too deeply, or hold half a surrogate
+        // pair, would fail in a later reader such as Redis' own. The second pass finds duplicate fields.
         match serde_json::from_str(&text) {
             Ok(Walked { is_object: true }) => {}
             Ok(_) => return Err(Malformed(vec!["the event is not a JSON object"])),

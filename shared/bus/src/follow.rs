@@ -27,8 +27,8 @@ pub struct Resume {
 
 /// Reads a job's events in the order of its log, each once.
 ///
-/// It subscribes first, then reads, and reads again on every notification: what commits after the subscription notifies,
-/// what committed before is read.
+/// It subscribes first, then reads, and reads again on every notification: what commits after the subscription
+/// notifies, what committed before is read.
 pub struct Follower {
     store: Arc<dyn Store>,
     job: Job,
@@ -54,8 +54,8 @@ impl fmt::Debug for Follower {
 impl Follower {
     /// Begins to follow `job`: subscribes, and reads the log.
     ///
-    /// The whole log is read, also what the client has seen: it is short (a job has at most sixty sequence numbers), and only
-    /// the whole log shows whether it still holds the client's last event and whether the job has ended.
+    /// The whole log is read, also what the client has seen: it is short (a job has at most sixty sequence numbers),
+    /// and only the whole log shows whether it still holds the client's last event and whether the job has ended.
     pub async fn start(store: Arc<dyn Store>, job: Job, resume: Resume) -> Result<Follower, Error> {
         let notifications = Some(store.watch(&job.channel()?).await?);
         let records = read_all(&*store, &job).await?;
@@ -79,7 +79,8 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Waits up to `grace` after the job's last event for events that it has overtaken: a standard queue keeps no order.
+    /// Waits up to `grace` after the job's last event for events that it has overtaken: a standard queue keeps no
+    /// order.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Follower {
         Follower { grace, ..self }
@@ -90,14 +91,14 @@ impl Follower {
         self.gap
     }
 
-    /// Whether the job has ended and the client has seen everything so far. [`Follower::has_more`] also waits for overtaken
-    /// events.
+    /// Whether the job has ended and the client has seen everything so far. [`Follower::has_more`] also waits for
+    /// overtaken events.
     pub fn is_over(&self) -> bool {
         self.finished && self.unseen.is_empty()
     }
 
-    /// Waits for the next event; `None` when the job has ended, every event was returned and the grace period is over. After
-    /// an error, start a new follower from the last event.
+    /// Waits for the next event; `None` when the job has ended, every event was returned and the grace period is over.
+    /// After an error, start a new follower from the last event.
     ///
     /// It is cancel safe.
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {

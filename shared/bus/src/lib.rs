@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Layout: `event` parses and checks what a producer sends, with `sequence` (the table of stages) and `timestamp`. `job` names
-//! a job's keys, `publish` is the one write, `follow` reads a job's events from where a client stopped, `config` reads the
-//! environment.
+//! Layout: `event` parses and checks what a producer sends, with `sequence` (the table of stages) and `timestamp`.
+//! `job` names a job's keys, `publish` is the one write, `follow` reads a job's events from where a client stopped,
+//! `config` reads the environment.
 
 mod config;
 mod event;

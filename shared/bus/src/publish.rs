@@ -81,8 +81,8 @@ impl Bus {
         outcome.unwrap_or_else(|| Err(unclear().into()))
     }
 
-    /// Publishes events in their order, each by itself, in one round trip where the backend can. The second of two equal
-    /// events is a duplicate.
+    /// Publishes events in their order, each by itself, in one round trip where the backend can. The second of two
+    /// equal events is a duplicate.
     pub async fn publish_each(&self, events: &[Event]) -> Vec<Result<Published, Error>> {
         let batches = events.iter().map(|event| self.new_event(event)).collect();
         let mut commits = self.commit_each(batches).await.into_iter();
@@ -132,8 +132,8 @@ impl Bus {
         Ok(batch.and(self.layers_2_and_3(event)?))
     }
 
-    /// Layers 2 and 3 of an event that another program has appended. They need its marker, with the value that was seen:
-    /// without it the event must be appended too.
+    /// Layers 2 and 3 of an event that another program has appended. They need its marker, with the value that was
+    /// seen: without it the event must be appended too.
     fn route(&self, event: &Event, seen: &str) -> Result<Batch, store::Error> {
         let published = event.job().published(event.stage(), event.seq())?;
         let batch = self.router(event)?.check(&published, Expect::Is(seen.to_owned()));
@@ -153,9 +153,9 @@ impl Bus {
             .publish(&job.channel()?, event.text()))
     }
 
-    /// The router's marker exists and the event's own does not. Either another stage of the job has used the number: only
-    /// stages outside of the table can, which share 0 to 9. Or the event's marker has expired before the router's: a
-    /// foreign producer sets it earlier. The job's log shows which. Without a log the event is old, and a duplicate.
+    /// The router's marker exists and the event's own does not. Either another stage of the job has used the number:
+    /// only stages outside of the table can, which share 0 to 9. Or the event's marker has expired before the router's:
+    /// a foreign producer sets it earlier. The job's log shows which. Without a log the event is old, and a duplicate.
     async fn compare(&self, event: &Event) -> Result<Published, Error> {
         let records = read_all(&*self.store, event.job()).await?;
         let mut same_seq = records
@@ -183,8 +183,8 @@ pub(crate) async fn read_all(store: &dyn Store, job: &Job) -> Result<Vec<store::
     }
 }
 
-/// The next step after the commit of [`Bus::new_event`]. A refusal names every marker that exists, or, from DynamoDB, at
-/// least one of them: each case below is right for both.
+/// The next step after the commit of [`Bus::new_event`]. A refusal names every marker that exists, or, from DynamoDB,
+/// at least one of them: each case below is right for both.
 fn judge(event: &Event, commit: Option<Result<Commit, store::Error>>) -> NextStep {
     let refusal = match commit.unwrap_or_else(|| Err(unclear())) {
         Ok(Commit::Applied(positions)) => {
