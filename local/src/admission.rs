@@ -33,8 +33,8 @@ impl Admission {
 }
 
 impl Permit {
-    /// A stream holds its permit until it ends or its client disconnects. (tower's concurrency limit would release it with
-    /// the head of the response.)
+    /// A stream holds its permit until it ends or its client disconnects. (tower's concurrency limit would release it
+    /// with the head of the response.)
     pub(crate) fn held_by(self, response: Response<Body>) -> Response<Body> {
         if response.body().size_hint().exact().is_some() {
             return response;

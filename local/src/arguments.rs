@@ -1,4 +1,4 @@
-//! What stands behind `cargo local`.
+//! The arguments of `cargo local`.
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -12,30 +12,30 @@ usage: cargo local [--port PORT] [--store STORE] [--demo]
   --demo         tell the story in the terminal, on a free port, and say whether it was told right
 ";
 
-/// What was asked for.
+/// What the arguments ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// `--help`
     Help,
-    /// To run, with the page or with the demo.
+    /// Run, with the page or with the demo.
     Run(Options),
 }
 
-/// How to run.
+/// The options of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `--port`
     pub port: Option<u16>,
-    /// `--store`: takes the place of the variable `STORE`.
+    /// `--store`: replaces the variable `STORE`.
     pub store: Option<String>,
     /// `--demo`
     pub demo: bool,
-    /// What a delivery has of the time that LINE waits: as the function has it. No argument sets it.
+    /// The webhook's time limits. No argument sets them; tests do.
     pub times: webhook::Times,
 }
 
 impl Command {
-    /// Reads the arguments after the program's name; what is wrong is said in one line.
+    /// Parses the arguments after the program's name. An error is one line.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String> {
         let mut options = Options::default();
         let mut arguments = arguments.into_iter();

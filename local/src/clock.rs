@@ -1,4 +1,4 @@
-//! The time of day, as the page and the events tell it.
+//! The present time, in the formats of the page and of events.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -40,8 +40,8 @@ struct Client {
     updates: Option<broadcast::Receiver<Bytes>>,
 }
 
-/// The body of a stream. A slow client delays nobody and costs no memory: all clients share one buffer of updates, and a
-/// client that misses some of them gets a new snapshot.
+/// The body of a stream. A slow client delays nobody and costs no memory: all clients share one buffer of updates, and
+/// a client that misses some of them gets a new snapshot.
 pub(crate) fn body(view: Arc<View>, queue: Arc<JobQueue>, shutdown: CancellationToken) -> Body {
     let client = Client { view, queue, shutdown, updates: None };
     let frames = stream::unfold(client, |mut client| async move {

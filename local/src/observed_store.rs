@@ -20,8 +20,8 @@ impl ObservedStore {
         ObservedStore { store, view }
     }
 
-    /// Tells the view what the batch did. A TTL counts from `sent`, the time before the call: the page never shows a key
-    /// for longer than the store keeps it, except for clock error.
+    /// Tells the view what the batch did. A TTL counts from `sent`, the time before the call: the page never shows a
+    /// key for longer than the store keeps it, except for clock error.
     async fn observe(&self, batch: &Batch, commit: &Result<Commit, Error>, sent: u64) {
         let Ok(Commit::Applied(positions)) = commit else { return };
         // Replies can arrive in another order than the commits. Where one contradicts the view, the store is read.

@@ -1,5 +1,5 @@
-//! Who may use the controls: programs of this machine, and the page that the runner serves. Any web page can send requests
-//! to a port of this machine; the browser names the page's origin in the headers.
+//! Who may use the controls: programs of this machine, and the page that the runner serves. Any web page can send
+//! requests to a port of this machine; the browser names the page's origin in the headers.
 
 use std::net::SocketAddr;
 
@@ -8,8 +8,8 @@ use http::{HeaderMap, StatusCode};
 
 use crate::response::Refusal;
 
-/// Refuses a request from another site's page, and one whose `Host` is not this machine's: the owner of a domain can point
-/// its name here (DNS rebinding).
+/// Refuses a request from another site's page, and one whose `Host` is not this machine's: the owner of a domain can
+/// point its name here (DNS rebinding).
 pub(crate) fn check(headers: &HeaderMap, address: SocketAddr) -> Result<(), Refusal> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let port = address.port();

@@ -23,7 +23,8 @@ impl OutageStore {
         self.down.send_replace(down);
     }
 
-    /// Fails during an outage. The store below, which counts its own failures, is not called then: this one is counted here.
+    /// Fails during an outage. The store below, which counts its own failures, is not called then: this one is counted
+    /// here.
     fn check(&self, operation: &'static str) -> Result<(), Error> {
         if *self.down.borrow() {
             metrics::counter!("kv_error_total", "operation" => operation).increment(1);

@@ -1,4 +1,4 @@
-//! The page's files, in the program.
+//! The page's files, compiled into the program.
 
 /// A file of the page.
 pub(crate) struct File {
@@ -9,7 +9,7 @@ pub(crate) struct File {
 
 macro_rules! files {
     ($($name:literal $media:literal,)*) => {
-        /// What is served under `/playground/`; the first is also the page at `/`.
+        /// The files under `/playground/`; the first is also served at `/`.
         pub(crate) const FILES: &[File] = &[$(
             File { name: $name, media: $media, bytes: include_bytes!(concat!("../page/", $name)) },
         )*];

@@ -1,4 +1,4 @@
-//! The program: arguments in, a page or a story out, and an exit code.
+//! The program behind `cargo local`: it serves the page or runs the demo, and returns an exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -8,17 +8,17 @@ use onetap_config::Variables;
 use crate::arguments::{Command, HELP, Options};
 use crate::{Local, demo};
 
-/// Does what the arguments ask for: 0 when it was stopped or the demo was right, 1 when it could not start or the demo
-/// was wrong, 2 when the arguments make no sense.
+/// Runs the program. The exit code is 0 after a stop or a demo without mistakes, 1 if it cannot start or the demo finds
+/// a mistake, 2 for wrong arguments.
 pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     let options = match Command::parse(arguments) {
         Ok(Command::Run(options)) => options,
         Ok(Command::Help) => {
-            say(HELP.trim_end());
+            print(HELP.trim_end());
             return ExitCode::SUCCESS;
         }
-        Err(wrong) => {
-            eprintln!("{wrong}");
+        Err(error) => {
+            eprintln!("{error}");
             return ExitCode::from(2);
         }
     };
@@ -38,11 +38,11 @@ async fn run(options: &Options) -> Result<ExitCode, crate::StartError> {
     let url = local.url();
     let code = if options.demo {
         tokio::select! {
-            right = demo::run(&url, say) => if right { ExitCode::SUCCESS } else { ExitCode::FAILURE },
+            right = demo::run(&url, print) => if right { ExitCode::SUCCESS } else { ExitCode::FAILURE },
             () = interrupted => ExitCode::FAILURE,
         }
     } else {
-        say(&local.greeting());
+        print(&local.greeting());
         interrupted.await;
         ExitCode::SUCCESS
     };
@@ -50,26 +50,26 @@ async fn run(options: &Options) -> Result<ExitCode, crate::StartError> {
     Ok(code)
 }
 
-/// Prints a line. A pipe that nobody reads any more is no reason to fail.
-fn say(line: &str) {
+/// Prints a line. A closed pipe is no failure.
+fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Ctrl-C, or another process that asks politely. Heeded from this call on, not only once somebody waits for it.
+/// Waits for Ctrl-C or SIGTERM. The handlers are installed by this call, not when the future is first polled.
 #[cfg(unix)]
 fn interruption() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
 
-    // A signal that cannot be heeded ends the program as it always would.
+    // A signal whose handler cannot be installed ends the program as usual.
     let [mut interrupt, mut terminate] =
         [SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok());
     async move {
-        let came = async |signal: &mut Option<_>| match signal {
+        let received = async |signal: &mut Option<_>| match signal {
             Some(signal) => drop(tokio::signal::unix::Signal::recv(signal).await),
             None => std::future::pending().await,
         };
-        tokio::select! { () = came(&mut interrupt) => {}, () = came(&mut terminate) => {} }
+        tokio::select! { () = received(&mut interrupt) => {}, () = received(&mut terminate) => {} }
     }
 }
 

@@ -112,10 +112,11 @@ impl JobQueue {
         Counts { waiting: len.saturating_sub(in_flight), in_flight, dead: self.dead_letters.len(), ..counts }
     }
 
-    /// Sends all events of these jobs, each `copies` times. Returns the number of events of a job, and of messages in all.
+    /// Sends all events of these jobs, each `copies` times. Returns the number of events of a job, and of messages in
+    /// all.
     ///
-    /// A job's last event is sent once the others are committed, as the last stage of a pipeline would: it ends the streams
-    /// that follow the job.
+    /// A job's last event is sent once the others are committed, as the last stage of a pipeline would: it ends the
+    /// streams that follow the job.
     pub(crate) fn send(
         &self,
         jobs: &[Job],

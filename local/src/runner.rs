@@ -33,7 +33,8 @@ pub(crate) const USERS: [&str; 2] =
 /// Their homes and offices, so that the buttons for a saved place work from the first tap.
 const SAVED_PLACES: [(Saved, &str); 2] = [(Saved::Home, "新北市永和區"), (Saved::Office, "臺北市信義區")];
 
-/// Delay of the sample provider. It is as slow as a real one, so that a second tap can arrive before the first is answered.
+/// Delay of the sample provider. It is as slow as a real one, so that a second tap can arrive before the first is
+/// answered.
 const SAMPLE_DELAY: Duration = Duration::from_millis(600);
 
 /// Where the weather comes from.
@@ -135,8 +136,8 @@ impl Runner {
         Ok((runner, consumer))
     }
 
-    /// Gives each of the two users a home and an office, unless the user has a profile. This is the first call of the store:
-    /// it fails if the store cannot be reached.
+    /// Gives each of the two users a home and an office, unless the user has a profile. This is the first call of the
+    /// store: it fails if the store cannot be reached.
     pub(crate) async fn create_profiles(&self) -> Result<(), Error> {
         let profile = SAVED_PLACES
             .iter()

@@ -138,8 +138,8 @@ impl Local {
         lines.join("\n")
     }
 
-    /// Stops gracefully: accepts no connections, ends the streams, and waits up to three seconds for the requests and the
-    /// batch that run.
+    /// Stops gracefully: accepts no connections, ends the streams, and waits up to three seconds for the requests and
+    /// the batch that run.
     pub async fn stop(mut self) {
         self.runner.shutdown.cancel();
         let ended = async {

@@ -153,8 +153,8 @@ impl View {
         self.changed.notify_one();
     }
 
-    /// Shows what an applied batch did. Returns the keys whose value here is not what the batch expected: replies arrived
-    /// in another order than the commits, and the store must be read.
+    /// Shows what an applied batch did. Returns the keys whose value here is not what the batch expected: replies
+    /// arrived in another order than the commits, and the store must be read.
     pub(crate) fn applied(&self, batch: &Batch, positions: &[Position], sent: u64) -> Vec<Key> {
         self.change(|state| state.apply(batch, positions, sent))
     }

@@ -517,7 +517,7 @@ async fn no_log_line_or_metric_shows_a_secret_or_a_word_on_stores_that_fail() {
 
 async fn on(backend: Backend) {
     let environment = Environment::start(backend).await;
-    let store = open(&Config::from_lookup(|name| environment.lookup(name)).unwrap()).unwrap();
+    let store = environment.store();
     nothing_is_said(vec![store]).await;
     assert!(Lines::all().text().contains("kv_set"));
 }

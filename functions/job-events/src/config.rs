@@ -1,27 +1,27 @@
-//! The environment's part in it.
+//! The configuration, from the environment.
 
 use std::time::Duration;
 
 use http::HeaderValue;
 use onetap_config::{ConfigError, Secret, Variables, is_http_url};
 
-/// Who may look, from where, and for how long at a time.
+/// Access, and the limits of a stream.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What tokens are made with (`JOB_EVENTS_SECRET`): one, or several with commas between them while it is rotated. A
-    /// token of any of them opens its job.
+    /// The secrets that sign tokens (`JOB_EVENTS_SECRET`): one, or a comma-separated list while it is rotated. A token
+    /// of any of them is valid.
     pub secrets: Vec<Secret>,
     /// The origin of the page that may read the answers, or `*` (`JOB_EVENTS_ALLOW_ORIGIN`).
     pub allow_origin: HeaderValue,
-    /// A stream ends after so long (`SSE_MAX_SECONDS`); on Lambda, below the function's own timeout.
+    /// Longest duration of a stream (`SSE_MAX_SECONDS`); on Lambda, below the function's own timeout.
     pub max: Duration,
-    /// After so long a silence, a comment says that it is still there (`SSE_KEEPALIVE_SECONDS`).
+    /// Longest silence of a stream before a keep-alive comment (`SSE_KEEPALIVE_SECONDS`).
     pub keepalive: Duration,
-    /// After the job's last event a stream stays open for so long and tells what that overtook (`SSE_GRACE_SECONDS`).
+    /// How long a stream stays open after the job's last event, for events that it has overtaken (`SSE_GRACE_SECONDS`).
     pub grace: Duration,
 }
 
-/// The limit of each of the times above.
+/// Upper limit of every duration here.
 const MAX_STREAM: Duration = Duration::from_secs(24 * 3600);
 
 impl Config {
@@ -51,8 +51,7 @@ impl Config {
     }
 }
 
-/// `*` or `scheme://host[:port]`: with a path, even `/`, or a name before the host, no browser would find it equal to
-/// its own.
+/// `*` or `scheme://host[:port]`. With a path, even `/`, or with user information it would equal no browser's `Origin`.
 fn is_origin(text: &str) -> bool {
     text == "*" || is_http_url(text) && text.matches('/').count() == 2
 }

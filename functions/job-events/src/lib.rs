@@ -26,10 +26,10 @@ use onetap_store::{Error, Store, open};
 pub use config::Config;
 pub use token::token;
 
-use request::{Call, Refusal, What};
+use request::{Call, Refusal, Target};
 use sse::End;
 
-/// A body, whole or growing: it serves lambda_http's streaming, hyper and axum alike.
+/// A body, whole or streamed, for lambda_http's streaming, hyper and axum alike.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The function.
@@ -56,35 +56,35 @@ impl JobEvents {
         Ok(JobEvents::new(store, Config::from_variables(variables)?))
     }
 
-    /// One invocation of Lambda's. What a stream counts is known when it ends.
+    /// One invocation of Lambda. The metrics of a stream are flushed when it ends.
     pub async fn invoke(&self, request: lambda_http::Request) -> Result<Response<Body>, Infallible> {
-        Ok(self.handle(request).await.map(flushed_at_its_end))
+        Ok(self.handle(request).await.map(flush_at_end))
     }
 
-    /// Answers a request; its body is not looked at. A stream's head is answered once the store has, its body as the
-    /// job goes on.
+    /// Answers a request, whose body is ignored. The head of a stream is sent once the store has been read, its body as
+    /// the job's events come.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body> {
-        let answer = match Call::read(&request, &self.config.secrets) {
-            Ok(Call { job, what: What::State }) => self.state(&job).await,
-            Ok(Call { job, what: What::Events(resume, left) }) => {
-                match self.events(job, resume, left).await {
-                    // What it was, the store has logged.
+        let response = match Call::read(&request, &self.config.secrets) {
+            Ok(Call { job, target: Target::State }) => self.state(&job).await,
+            Ok(Call { job, target: Target::Events(resume, token_ttl) }) => {
+                match self.events(job, resume, token_ttl).await {
+                    // The store has logged its failure.
                     Err(Error::Unavailable { .. }) => Ok(retry_later()),
-                    // What does not pass, such as wrong credentials, must not be asked for again and again.
-                    answer => answer.map_err(unavailable),
+                    // A permanent failure, such as wrong credentials, must not make clients reconnect for ever.
+                    response => response.map_err(unavailable),
                 }
             }
             Err(refusal) => Err(refusal),
         };
-        self.headed(answer.unwrap_or_else(refused))
+        self.with_headers(response.unwrap_or_else(refused))
     }
 
     /// The response to a client that must reconnect later: for a server that limits its streams.
     pub fn retry_later(&self) -> Response<Body> {
-        self.headed(retry_later())
+        self.with_headers(retry_later())
     }
 
-    fn headed(&self, mut response: Response<Body>) -> Response<Body> {
+    fn with_headers(&self, mut response: Response<Body>) -> Response<Body> {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -100,13 +100,13 @@ impl JobEvents {
         }
     }
 
-    async fn events(&self, job: Job, resume: Resume, left: Duration) -> Result<Response<Body>, Error> {
-        let end = End::new(self.config.max, left);
+    async fn events(&self, job: Job, resume: Resume, token_ttl: Duration) -> Result<Response<Body>, Error> {
+        let end = End::new(self.config.max, token_ttl);
         let follower = Follower::start(self.store.clone(), job, resume).await?;
-        // Never longer than the stream itself.
+        // The grace period is never longer than the stream.
         let mut follower = follower.with_grace(self.config.grace.min(self.config.max));
-        // 204 ends the client's reconnecting for good. It may have lost its connection within the grace: what was
-        // overtaken may still come.
+        // 204 ends the client's reconnecting for good. Within the grace period overtaken events may still come, so that
+        // a client which reconnects in it waits for them first.
         if follower.is_over() && !follower.has_more().await? {
             let mut response = Response::new(Full::default().boxed_unsync());
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -120,7 +120,7 @@ fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    // Proxies that know this one would otherwise collect events until they have a page of them.
+    // Proxies that know this header would otherwise buffer events.
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
@@ -131,8 +131,8 @@ fn retry_later() -> Response<Body> {
     event_stream(Full::from(sse::retry_later()).boxed_unsync())
 }
 
-/// Flushes the metrics before the end of the body is told: after it, Lambda may freeze the process at once.
-fn flushed_at_its_end(body: Body) -> Body {
+/// Flushes the metrics before the end of the body: after it, Lambda may freeze the process at once.
+fn flush_at_end(body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         onetap_telemetry::flush();
         return body;
@@ -147,7 +147,7 @@ fn flushed_at_its_end(body: Body) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// What it was, the store has logged.
+/// The refusal for a failure of the store, which has logged it.
 fn unavailable(_: Error) -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read; try again")
 }

@@ -1,4 +1,4 @@
-//! What a request asks for, or why it gets nothing.
+//! Reads and authorises a request.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use onetap_config::Secret;
 use onetap_store::Position;
 use percent_encoding::percent_decode_str;
 
-use crate::token::opens_for;
+use crate::token::remaining_ttl;
 
-/// A request that may be answered.
+/// An authorised request.
 pub(crate) struct Call {
     pub(crate) job: Job,
-    pub(crate) what: What,
+    pub(crate) target: Target,
 }
 
-pub(crate) enum What {
-    /// The job's events, from there on, for as long as the token opens it.
+pub(crate) enum Target {
+    /// The job's events from there on, for at most the rest of the token's lifetime.
     Events(Resume, Duration),
-    /// Its latest state.
+    /// The job's latest state.
     State,
 }
 
-/// A request that is not answered, and why. The reason quotes nothing of it.
+/// Why a request is refused. The message quotes nothing of the request.
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) message: Cow<'static, str>,
@@ -53,18 +53,22 @@ impl Call {
         }
         let query = Query(request.uri().query().unwrap_or_default());
         let domain = query.get("domain")?.unwrap_or_default();
-        // An id or a domain that cannot be has no token either; that it cannot be is no secret.
+        // Checked before the token: that a name is malformed is no secret.
         let job = Job::new(domain, decoded(id)?).map_err(|malformed| bad(malformed.to_string()))?;
-        let Some(left) = query.get("token")?.and_then(|token| opens_for(secrets, &job, &token)) else {
+        let token_ttl = query.get("token")?.and_then(|token| remaining_ttl(secrets, &job, &token));
+        let Some(token_ttl) = token_ttl else {
             return Err(Refusal::new(StatusCode::UNAUTHORIZED, "the token is missing, wrong or expired"));
         };
-        let what = if events { What::Events(resume(request.headers(), &query)?, left) } else { What::State };
-        Ok(Call { job, what })
+        let target = match events {
+            true => Target::Events(resume(request.headers(), &query)?, token_ttl),
+            false => Target::State,
+        };
+        Ok(Call { job, target })
     }
 }
 
-/// Where the client left off: by the header that `EventSource` sends when it reconnects, else by the parameter, which
-/// is then what the page began with.
+/// Where the client stopped: the header that `EventSource` sends when it reconnects goes before the parameter, with
+/// which the page began.
 fn resume(headers: &HeaderMap, query: &Query<'_>) -> Result<Resume, Refusal> {
     let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").to_owned());
     let last_event_id = match header.filter(|id| !id.is_empty()) {
@@ -90,7 +94,7 @@ impl Query<'_> {
         });
         match (values.next(), values.next()) {
             (value, None) => value.map(decoded).transpose(),
-            // Which of two would be checked, and which used?
+            // Two values could be checked by one reader and used by another.
             (_, Some(_)) => Err(bad("a parameter is there twice")),
         }
     }

@@ -1,4 +1,4 @@
-//! The stream: events as they come, comments in silence, an end in time.
+//! The stream: events as they come, keep-alive comments, the end.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,26 +13,27 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Body;
 
-/// `EventSource` comes back so soon after the end of a stream, in milliseconds.
-const HEAD: &str = "retry: 1000\n\n";
-/// An empty `id` makes the client forget its own: it is told of the gap once.
+/// The beginning of a stream: `EventSource` reconnects a second after its end.
+const PREAMBLE: &str = "retry: 1000\n\n";
+/// The empty `id` clears the client's last event id, so that the same gap is reported once.
 const GAP: &str = "event: gap\nid:\ndata: {}\n\n";
 const EXPIRED: &str = "event: expired\ndata: {}\n\n";
 const KEEPALIVE: &str = ": keep-alive\n\n";
-/// After a failure that passes, clients come back after at least this time, in milliseconds,
-const SHORTEST_PAUSE_MS: u64 = 2000;
-/// and at most this one: not all of them at the same moment.
-const LONGEST_PAUSE_MS: u64 = 5000;
+/// Shortest delay of a reconnect after a transient failure. The delay is random, so that not all clients return at
+/// once.
+const MIN_RETRY_MS: u64 = 2000;
+/// Longest delay of such a reconnect.
+const MAX_RETRY_MS: u64 = 5000;
 
-/// What is told of a job from here on.
-struct Telling {
+/// An open stream of a job's events.
+struct EventStream {
     follower: Follower,
     keepalive: Duration,
     end: End,
     progress: Progress,
 }
 
-/// When a stream ends, and what ends it.
+/// When a stream ends, and why.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
     at: Instant,
@@ -40,52 +41,52 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// The end of a stream that begins now, and whose token is good for `left`.
-    pub(crate) fn new(max: Duration, left: Duration) -> End {
-        End { at: Instant::now() + max.min(left), token_expires: left <= max }
+    /// The end of a stream that begins now, with a token that is valid for `token_ttl`.
+    pub(crate) fn new(max: Duration, token_ttl: Duration) -> End {
+        End { at: Instant::now() + max.min(token_ttl), token_expires: token_ttl <= max }
     }
 }
 
 enum Progress {
-    Begins,
-    Goes,
+    Started,
+    Running,
     Ended,
 }
 
 /// The body of a stream.
 pub(crate) fn body(follower: Follower, keepalive: Duration, end: End) -> Body {
-    let telling = Telling { follower, keepalive, end, progress: Progress::Begins };
-    let frames = stream::unfold(telling, |mut telling| async move {
-        let text = telling.next().await?;
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), telling))
+    let stream = EventStream { follower, keepalive, end, progress: Progress::Started };
+    let frames = stream::unfold(stream, |mut stream| async move {
+        let text = stream.next().await?;
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), stream))
     });
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// A stream that says no more than when to come back.
+/// A whole stream that only tells the client when to reconnect.
 pub(crate) fn retry_later() -> String {
-    let chance = getrandom::u64().unwrap_or_default() % (LONGEST_PAUSE_MS - SHORTEST_PAUSE_MS + 1);
-    format!("retry: {}\n\n", SHORTEST_PAUSE_MS + chance)
+    let jitter = getrandom::u64().unwrap_or_default() % (MAX_RETRY_MS - MIN_RETRY_MS + 1);
+    format!("retry: {}\n\n", MIN_RETRY_MS + jitter)
 }
 
-impl Telling {
+impl EventStream {
     async fn next(&mut self) -> Option<String> {
         match self.progress {
-            Progress::Begins => {
-                self.progress = Progress::Goes;
+            Progress::Started => {
+                self.progress = Progress::Running;
                 let gap = if self.follower.has_gap() { GAP } else { "" };
-                return Some([HEAD, gap].concat());
+                return Some([PREAMBLE, gap].concat());
             }
-            Progress::Goes => {}
+            Progress::Running => {}
             Progress::Ended => return None,
         }
         let silence = (Instant::now() + self.keepalive).min(self.end.at);
         tokio::select! {
-            // What is there is told before the end is looked at, so that a short stream brings something too.
+            // Events go before the end, so that even a very short stream delivers some.
             biased;
             next = self.follower.next() => match next {
                 Ok(record) => record.map(|record| event(&record)),
-                // The store has logged it. The client comes back and resumes.
+                // The store has logged its failure. The client reconnects and resumes.
                 Err(_) => self.last(retry_later()),
             },
             () = sleep_until(silence) => match self.end {
@@ -103,7 +104,7 @@ impl Telling {
     }
 }
 
-/// An event of the stream. A line of data for each line of the text, whichever way a producer ends its lines.
+/// An event of the stream, with a `data` line for each line of the text, however its lines end.
 fn event(record: &Record) -> String {
     let mut text = format!("id: {}\n", record.position);
     for line in record.text.replace("\r\n", "\n").split(['\n', '\r']) {

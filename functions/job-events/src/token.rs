@@ -1,6 +1,6 @@
-//! Who may look at a job: `{expiry}.{hex HMAC-SHA256 of "domain:job_id:expiry"}`.
+//! The token that grants access to a job: `{expiry}.{hex HMAC-SHA256 of "domain:job_id:expiry"}`.
 //!
-//! A domain holds no colon and an expiry is digits, so that the signed text reads in one way only.
+//! A domain has no colon and an expiry is digits, so that the signed text has one reading only.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use onetap_bus::Job;
 use onetap_config::Secret;
 use sha2::Sha256;
 
-/// A token that opens `job` until `expiry`, in Unix seconds.
+/// A token that grants access to `job` until `expiry`, in Unix seconds.
 pub fn token(secret: &Secret, job: &Job, expiry: u64) -> String {
     let mut token = format!("{expiry}.");
     if let Some(mac) = signed(secret, job, expiry) {
@@ -21,22 +21,22 @@ pub fn token(secret: &Secret, job: &Job, expiry: u64) -> String {
     token
 }
 
-/// For how long `token` opens `job` from now on; `None` if it does not. Any of the secrets may have made it. The
-/// comparison takes the same time wherever the first difference is.
-pub(crate) fn opens_for(secrets: &[Secret], job: &Job, token: &str) -> Option<Duration> {
+/// The rest of the lifetime of `token`; `None` if it does not grant access to `job`. Any of the secrets may have signed
+/// it. The comparison takes constant time.
+pub(crate) fn remaining_ttl(secrets: &[Secret], job: &Job, token: &str) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (expiry, signature) = token.split_once('.')?;
-    // Digits as they were signed: `+1` and `01` are other texts.
+    // Compared below with the text that is signed: `+1` and `01` are other texts.
     let seconds: u64 = expiry.parse().ok()?;
     let left = Duration::from_secs(seconds).checked_sub(now).filter(|left| !left.is_zero())?;
     let signature = unhex(signature)?;
-    let made_it =
+    let signed_it =
         |secret| signed(secret, job, seconds).is_some_and(|mac| mac.verify_slice(&signature).is_ok());
-    (seconds.to_string() == expiry && secrets.iter().any(made_it)).then_some(left)
+    (seconds.to_string() == expiry && secrets.iter().any(signed_it)).then_some(left)
 }
 
 fn signed(secret: &Secret, job: &Job, expiry: u64) -> Option<Hmac<Sha256>> {
-    // HMAC takes keys of any length; were it not so, no token would open anything.
+    // HMAC takes keys of any length. If it did not, no token would be valid.
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).ok()?;
     mac.update(format!("{}:{}:{expiry}", job.domain(), job.id()).as_bytes());
     Some(mac)
@@ -60,7 +60,7 @@ mod tests {
     }
 
     fn opens(secret: &Secret, job: &Job, token: &str) -> bool {
-        opens_for(std::slice::from_ref(secret), job, token).is_some()
+        remaining_ttl(std::slice::from_ref(secret), job, token).is_some()
     }
 
     #[test]
@@ -86,9 +86,10 @@ mod tests {
     fn a_token_of_any_of_the_secrets_opens_its_job() {
         let [old, new, other] = ["old", "new", "other"].map(Secret::new);
         let job = job("scan", "job-1");
-        let open = |secret| opens_for(&[new.clone(), old.clone()], &job, &token(secret, &job, FAR)).is_some();
+        let open =
+            |secret| remaining_ttl(&[new.clone(), old.clone()], &job, &token(secret, &job, FAR)).is_some();
         assert_eq!([&old, &new, &other].map(open), [true, true, false]);
-        assert!(opens_for(&[], &job, &token(&old, &job, FAR)).is_none());
+        assert!(remaining_ttl(&[], &job, &token(&old, &job, FAR)).is_none());
     }
 
     #[test]

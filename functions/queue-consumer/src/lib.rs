@@ -20,12 +20,12 @@ pub use onetap_bus::Config;
 
 use record::{Failure, Record, State};
 
-/// So many events go to the store in one call. Lambda's batches have ten unless it is told otherwise; with larger ones
-/// the time is looked at in between, so that what was not begun is known.
-const TOGETHER: usize = 100;
+/// Events in one call of the store. Lambda's batches have ten by default. Larger ones are split, so that the deadline
+/// is checked between the calls and records that were not sent are known.
+const MAX_EVENTS_PER_CALL: usize = 100;
 
-/// What is kept of an invocation's time for its answer.
-const TIME_TO_ANSWER: Duration = Duration::from_millis(250);
+/// Time that is reserved at the end of an invocation for its response.
+const RESPONSE_MARGIN: Duration = Duration::from_millis(250);
 
 /// The function.
 #[derive(Debug)]
@@ -47,32 +47,32 @@ impl QueueConsumer {
 
     /// One invocation of Lambda's.
     pub async fn invoke(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Infallible> {
-        let answer = self.handle(event.payload, deadline(&event.context)).await;
+        let response = self.handle(event.payload, deadline(&event.context)).await;
         onetap_telemetry::flush();
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Publishes a batch by `deadline`, and names what must come again.
+    /// Publishes a batch by `deadline`. The response names the records that must be delivered again.
     pub async fn handle(&self, event: SqsEvent, deadline: Instant) -> SqsBatchResponse {
         let mut records: Vec<Record> = event.records.into_iter().map(Record::read).collect();
-        let mut together = TOGETHER;
+        let mut events_per_call = MAX_EVENTS_PER_CALL;
         loop {
             hold_back(&mut records);
             let (waiting, events): (Vec<usize>, Vec<Event>) = records
                 .iter()
                 .enumerate()
                 .filter_map(|(n, r)| Some((n, r.waiting()?.clone())))
-                .take(together)
+                .take(events_per_call)
                 .unzip();
             if events.is_empty() {
                 break;
             }
             let states = match self.publish(&events, deadline).await {
                 Ok(states) => states,
-                // A panic in the midst of many says not whose it was: each again, alone. Those that were done are
-                // duplicates then.
+                // It is unknown which of the events panicked: each is published again, alone. Those that were published
+                // already are duplicates then.
                 Err(Panicked) if events.len() > 1 => {
-                    together = 1;
+                    events_per_call = 1;
                     continue;
                 }
                 Err(Panicked) => vec![State::Failed(Failure::Panicked)],
@@ -81,39 +81,39 @@ impl QueueConsumer {
                 records[n].state = state;
             }
         }
-        let mut answer = SqsBatchResponse::default();
+        let mut response = SqsBatchResponse::default();
         for record in &records {
             record.report();
             if let State::Failed(_) = record.state {
-                // Without an id there is no naming it: an empty one fails the batch, which is what is left to do.
-                answer.add_failure(record.id.as_str());
+                // An empty id, of a record without one, fails the whole batch: Lambda offers nothing else for it.
+                response.add_failure(record.id.as_str());
             }
         }
-        answer
+        response
     }
 
-    /// Publishes events in one call; a state for each.
+    /// Publishes events in one call of the store; returns a state for each.
     async fn publish(&self, events: &[Event], deadline: Instant) -> Result<Vec<State>, Panicked> {
         let late = || events.iter().map(|_| State::Failed(Failure::OutOfTime)).collect();
         if Instant::now() >= deadline {
             return Ok(late());
         }
-        // Every write of it is all or nothing, so that nothing is left in between when it unwinds.
-        let answers = AssertUnwindSafe(self.bus.publish_each(events)).catch_unwind();
-        match timeout_at(deadline, answers).await {
-            Ok(Ok(answers)) => Ok(answers.into_iter().map(State::from).collect()),
+        // Every write is atomic, so that a panic leaves nothing half done.
+        let outcomes = AssertUnwindSafe(self.bus.publish_each(events)).catch_unwind();
+        match timeout_at(deadline, outcomes).await {
+            Ok(Ok(outcomes)) => Ok(outcomes.into_iter().map(State::from).collect()),
             Ok(Err(_)) => Err(Panicked),
             Err(_) => Ok(late()),
         }
     }
 }
 
-/// Somewhere inside a call.
+/// A call of the store panicked.
 struct Panicked;
 
-/// FIFO: from its first failure on that another attempt can mend, a group waits. What is not sent yet is not sent, and
-/// what was done comes again, after the one before it, as a duplicate. A record that can never be published has nothing
-/// to wait for: the rest of its group goes on without it.
+/// FIFO: after the first retryable failure of a message group, its later records fail too. Those that were not sent yet
+/// are not sent; those that were published are delivered again in their order, as duplicates. A record that can never
+/// be published does not hold back its group.
 fn hold_back(records: &mut [Record]) {
     let mut held: HashSet<String> = HashSet::new();
     for record in records {
@@ -121,7 +121,7 @@ fn hold_back(records: &mut [Record]) {
             continue;
         };
         match &record.state {
-            State::Failed(failure) if failure.can_be_mended() => {
+            State::Failed(failure) if failure.is_retryable() => {
                 held.insert(group.clone());
             }
             State::Failed(_) => {}
@@ -133,8 +133,8 @@ fn hold_back(records: &mut [Record]) {
     }
 }
 
-/// When the answer must be given.
+/// When the response must be ready.
 fn deadline(context: &Context) -> Instant {
     let left = context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
-    Instant::now() + left.saturating_sub(TIME_TO_ANSWER)
+    Instant::now() + left.saturating_sub(RESPONSE_MARGIN)
 }

@@ -1,24 +1,24 @@
-//! One record of a batch: what it is, and what became of it.
+//! One record of a batch: its event and its outcome.
 
 use std::panic::catch_unwind;
 
 use aws_lambda_events::sqs::SqsMessage;
 use onetap_bus::{Error, Event, Malformed, Published};
 
-/// A record on its way.
+/// A record of the batch.
 pub(crate) struct Record {
     pub(crate) id: String,
-    /// Its message group, on a FIFO queue.
+    /// The message group, on a FIFO queue.
     pub(crate) group: Option<String>,
     pub(crate) state: State,
 }
 
 pub(crate) enum State {
-    /// A good event, not yet sent.
+    /// A valid event, not sent yet.
     Waiting(Event),
     /// Published, now or before.
     Done(Published),
-    /// It must come again.
+    /// It must be delivered again.
     Failed(Failure),
 }
 
@@ -32,8 +32,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether the same record may succeed when it comes again.
-    pub(crate) fn can_be_mended(&self) -> bool {
+    /// Whether the record may succeed when it is delivered again.
+    pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Failure::Malformed(_) | Failure::SeqTaken => false,
             Failure::Store | Failure::OutOfTime | Failure::Panicked | Failure::HeldBack => true,
@@ -43,7 +43,7 @@ impl Failure {
 
 impl Record {
     pub(crate) fn read(message: SqsMessage) -> Record {
-        // Standard queues take group ids too, for fairness; they order nothing.
+        // Standard queues have group ids too, for fair queues, without an order.
         let fifo = message.event_source_arn.is_some_and(|arn| arn.ends_with(".fifo"));
         let group = message.attributes.get("MessageGroupId").filter(|_| fifo).cloned();
         let body = message.body.unwrap_or_default();
@@ -62,7 +62,7 @@ impl Record {
         }
     }
 
-    /// Counts it, and says what failed: once, here.
+    /// Counts the outcome and logs it. This is the only place that logs a failure of a record.
     pub(crate) fn report(&self) {
         let outcome = match &self.state {
             State::Done(Published::New(_)) => "published",
@@ -86,7 +86,7 @@ impl Record {
             State::Failed(Failure::Panicked) => {
                 tracing::error!(message_id, outcome, "the event's processing panicked");
             }
-            // A store's failure it has logged itself; here it says whom it met.
+            // The store has logged its failure; this line names the record.
             State::Failed(Failure::Store | Failure::OutOfTime | Failure::HeldBack) | State::Waiting(_) => {
                 tracing::warn!(message_id, outcome, "the event must come again");
             }
@@ -96,8 +96,8 @@ impl Record {
 }
 
 impl From<Result<Published, Error>> for State {
-    fn from(answer: Result<Published, Error>) -> State {
-        match answer {
+    fn from(outcome: Result<Published, Error>) -> State {
+        match outcome {
             Ok(published) => State::Done(published),
             Err(Error::SeqTaken) => State::Failed(Failure::SeqTaken),
             Err(Error::Store(_)) => State::Failed(Failure::Store),

@@ -1,4 +1,4 @@
-//! The chapters at the phone.
+//! The chapters about the chat.
 
 use http::Method;
 use serde_json::json;
@@ -12,7 +12,7 @@ const HOME: &str = "action=weather&type=home";
 const FORECAST: &str = "新北市永和區";
 
 impl Story {
-    /// A button that is tapped so often at once.
+    /// A button that is tapped `times` at once.
     pub(super) async fn taps(&self, user: &str, times: usize) -> Result<Row, CallError> {
         self.write(user, "設定住家 永和區").await?;
         let before = self.replies(user).await?.len();
@@ -24,7 +24,7 @@ impl Story {
         let count = |is: &dyn Fn(&Reply) -> bool| replies.iter().filter(|reply| is(reply)).count();
         let busy = count(&|reply| reply.busy);
         let late = count(&|reply| reply.text == webhook::replies::BUSY);
-        // On a machine so slow that the weather came too late, the one answer is an apology. It is still one.
+        // On a slow machine the forecast may be late: then the one answer is an apology.
         let answer = if late > 0 { "late forecast" } else { "forecast" };
         let answers = count(&|reply| reply.text.starts_with(FORECAST)) + late;
         let mut did = vec![(answer, answers), ("please wait", busy)];
@@ -33,7 +33,7 @@ impl Story {
         Ok(Row::counted("a button tapped, all at once", times, &did, &should))
     }
 
-    /// A sentence that writes, delivered once and then again and again.
+    /// An entry, delivered once and then three times more.
     pub(super) async fn redelivery(&self, user: &str) -> Result<Row, CallError> {
         let first = self.write(user, "午餐 120 信用卡").await?;
         let entry = self.entry(user).await?;
@@ -52,12 +52,12 @@ impl Story {
         Ok(Row::counted("a webhook delivered again", 4, &did, &should))
     }
 
-    /// A question that needs no store, while there is none.
+    /// A forecast, which needs no store, during an outage.
     pub(super) async fn outage(&self, user: &str) -> Result<Row, CallError> {
         let before = self.replies(user).await?.len();
         self.set("store", &json!({ "down": true })).await?;
         let asked = self.write(user, "永和區").await;
-        // Whatever came of it, the store comes back.
+        // The outage ends even if the call failed.
         self.set("store", &json!({ "down": false })).await?;
         asked?;
         let replies = self.replies(user).await?;
@@ -66,7 +66,7 @@ impl Story {
         Ok(Row::counted(what, 1, &[("forecast", forecasts)], &[("forecast", 1)]))
     }
 
-    /// What the demo kept for its users goes.
+    /// Erases the data of the demo's users.
     pub(super) async fn erase(&self, users: &[&str]) -> Result<Row, CallError> {
         for user in users {
             self.write(user, "刪除我的資料").await?;

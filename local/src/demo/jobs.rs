@@ -1,4 +1,4 @@
-//! The chapter at the queue.
+//! The chapter about the queue.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use super::table::Row;
 use super::{Story, settle};
 use crate::client::CallError;
 
-/// Each message is sent so often.
+/// How often each message is sent.
 const COPIES: usize = 3;
-/// After so many events the reader's connection breaks.
-const BREAK: usize = 3;
+/// Events after which the reader's connection breaks.
+const EVENTS_BEFORE_BREAK: usize = 3;
 
 impl Story {
-    /// A job whose messages come three times each and in any order, with a consumer that dies in the middle of a batch
-    /// and a reader who loses the connection.
+    /// A job whose messages are sent three times each in random order, with a consumer that dies in the middle of a
+    /// batch and a reader whose connection breaks.
     pub(super) async fn job(&self) -> Result<Vec<Row>, CallError> {
         let before = self.queue().await?;
         self.client.json(Method::POST, "/playground/consumer/kill", &json!({})).await?;
@@ -63,7 +63,7 @@ impl Story {
         Ok(self.snapshot().await?["queue"].take())
     }
 
-    /// How the queue stands when it is empty: the last copies come after the event that ends the stream.
+    /// Waits until the queue is empty (the last copies come after the event that ends the stream). Returns its counts.
     async fn emptied(&self) -> Result<Value, CallError> {
         for _ in 0..60 {
             let now = self.queue().await?;
@@ -75,8 +75,8 @@ impl Story {
         Err(CallError("the queue does not empty".to_owned()))
     }
 
-    /// Reads a job's stream as `EventSource` does, until there is nothing more, with a connection that breaks: the
-    /// numbers that were seen, and how often it connected.
+    /// Reads a job's stream to its end as `EventSource` does, with a connection that breaks. Returns the sequence
+    /// numbers that it saw, and how often it connected.
     async fn follow(&self, path: &str) -> Result<(Vec<u64>, usize), CallError> {
         let (mut seen, mut connections, mut last) = (Vec::new(), 0, String::new());
         loop {
@@ -90,7 +90,7 @@ impl Story {
                 let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
                 seen.push(json["seq"].as_u64().ok_or_else(|| CallError(format!("`{}` came", event.name)))?);
                 last = event.id.unwrap_or(last);
-                if connections == 1 && seen.len() == BREAK {
+                if connections == 1 && seen.len() == EVENTS_BEFORE_BREAK {
                     break;
                 }
             }

@@ -1,4 +1,4 @@
-//! The chapters at the ledger.
+//! The chapters about the last transaction.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ impl Story {
         self.ask(Method::PATCH, user, more, &fields.to_string()).await
     }
 
-    /// Two edits of different fields at once, and one of a version that is gone.
+    /// Two concurrent edits of different fields, and one edit of an old version.
     pub(super) async fn edits(&self, user: &str) -> Result<Vec<Row>, CallError> {
         let old = self.entry(user).await?;
         let (amount, category) = (json!({ "原幣金額": 150 }), json!({ "分類": "教育" }));
@@ -62,7 +62,7 @@ impl Story {
         Ok(vec![both, conflict])
     }
 
-    /// The same PUT under the same key, before and after an edit: the second must not undo the edit.
+    /// The same PUT under one key, before and after an edit: the second must not undo the edit.
     pub(super) async fn once(&self, user: &str) -> Result<Row, CallError> {
         let key = ("idempotency-key", "dinner");
         let first = self.ask(Method::PUT, user, key, DINNER).await?;

@@ -1,5 +1,5 @@
-//! The story in the terminal: everything that comes twice, at once or halfway, through real HTTP, and a table of what it
-//! did.
+//! The demo: duplicates, races and crashes, each over HTTP as a user or LINE would cause it, and a table of the
+//! effects.
 
 mod chat;
 mod jobs;
@@ -13,12 +13,12 @@ use onetap_store::lease::unique_token;
 use serde_json::{Value, json};
 
 use crate::client::{CallError, Client};
-use table::{Row, render, verdict};
+use table::{Row, all_right, render};
 
-/// So slow is the weather, that taps meet; a forecast has a second.
-const WEATHER_MS: u64 = 700;
+/// Delay of the weather: long enough for taps to meet, and below the time limit of a forecast, which is a second.
+const WEATHER_DELAY_MS: u64 = 700;
 
-/// What the chapters share: a client, and what it was told.
+/// What the chapters share.
 struct Story {
     client: Client,
     edit_token: String,
@@ -30,20 +30,20 @@ struct Reply {
     busy: bool,
 }
 
-/// Tells the story to the runner at `url`; whether nothing was doubled and nothing lost.
-pub async fn run(url: &str, say: impl Fn(&str)) -> bool {
+/// Runs the demo on the runner at `url`. Returns whether nothing was doubled and nothing lost.
+pub async fn run(url: &str, print: impl Fn(&str)) -> bool {
     let start = Instant::now();
     let rows = match Story::begin(url).await {
         Ok((story, store)) => {
-            say(&format!("One tap, one effect: the story on the store `{store}`, at {url}\n"));
-            story.tell(&say).await
+            print(&format!("One tap, one effect: the story on the store `{store}`, at {url}\n"));
+            story.tell(&print).await
         }
         Err(problem) => vec![Row::failed("the story begins", &problem)],
     };
-    let right = verdict(&rows);
-    say(&format!("\n{}\n", render(&rows)));
+    let right = all_right(&rows);
+    print(&format!("\n{}\n", render(&rows)));
     let seconds = start.elapsed().as_secs_f32();
-    say(&match right {
+    print(&match right {
         true => format!("Nothing was doubled and nothing was lost. ({seconds:.1} s)"),
         false => format!("Something was doubled or lost: see the rows that are not right. ({seconds:.1} s)"),
     });
@@ -56,29 +56,29 @@ impl Story {
         let config = client.json(Method::GET, "/playground/config", &Value::Null).await?;
         let text = |name: &str| config[name].as_str().unwrap_or_default().to_owned();
         let story = Story { client, edit_token: text("edit_token") };
-        story.set("weather", &json!({ "delay_ms": WEATHER_MS })).await?;
+        story.set("weather", &json!({ "delay_ms": WEATHER_DELAY_MS })).await?;
         Ok((story, text("store")))
     }
 
-    async fn tell(&self, say: &impl Fn(&str)) -> Vec<Row> {
-        // Nobody else's: the store may be a real one.
+    async fn tell(&self, print: &impl Fn(&str)) -> Vec<Row> {
+        // New users in every run: the store may be a real one.
         let [ann, ben, eve] = [(); 3].map(|()| format!("U{}", unique_token()));
         let mut rows = Vec::new();
-        say("  Ann taps `home` twice at once");
+        print("  Ann taps `home` twice at once");
         rows.push(self.taps(&ann, 2).await.unwrap_or_else(|p| Row::failed("a button tapped twice", &p)));
-        say("  Ben taps it twenty times at once");
+        print("  Ben taps it twenty times at once");
         rows.push(self.taps(&ben, 20).await.unwrap_or_else(|p| Row::failed("a button tapped 20 times", &p)));
-        say("  Eve writes down her lunch, and LINE delivers that three times more");
+        print("  Eve writes down her lunch, and LINE delivers that three times more");
         rows.push(self.redelivery(&eve).await.unwrap_or_else(|p| Row::failed("a redelivery", &p)));
-        say("  the store goes down, and Ann asks for a forecast");
+        print("  the store goes down, and Ann asks for a forecast");
         rows.push(self.outage(&ann).await.unwrap_or_else(|p| Row::failed("a store that is down", &p)));
-        say("  Eve edits the lunch from two places at once, then from a stale page");
+        print("  Eve edits the lunch from two places at once, then from a stale page");
         rows.extend(self.edits(&eve).await.unwrap_or_else(|p| vec![Row::failed("two edits at once", &p)]));
-        say("  Eve's dinner is sent twice under one key, with an edit in between");
+        print("  Eve's dinner is sent twice under one key, with an edit in between");
         rows.push(self.once(&eve).await.unwrap_or_else(|p| Row::failed("a key sent twice", &p)));
-        say("  a job goes through the queue three times over, shuffled; its consumer dies halfway");
+        print("  a job goes through the queue three times over, shuffled; its consumer dies halfway");
         rows.extend(self.job().await.unwrap_or_else(|p| vec![Row::failed("a job", &p)]));
-        say("  everybody has their data erased");
+        print("  everybody has their data erased");
         rows.push(self.erase(&[&ann, &ben, &eve]).await.unwrap_or_else(|p| Row::failed("the end", &p)));
         rows
     }
@@ -87,7 +87,7 @@ impl Story {
         self.client.json(Method::PUT, &format!("/playground/{what}"), to).await
     }
 
-    /// Delivers an event of `user`, `times` at once: the path that each took.
+    /// Delivers an event of `user`, `times` at once. Returns the path of each.
     async fn deliver(&self, user: &str, event: Value, times: usize) -> Result<Vec<String>, CallError> {
         let body = json!({ "user": user, "events": [event], "times": times });
         Ok(paths(&self.client.json(Method::POST, "/playground/deliver", &body).await?))
@@ -97,7 +97,7 @@ impl Story {
         self.deliver(user, json!({ "type": "message", "message": { "type": "text", "text": text } }), 1).await
     }
 
-    /// Everything that the page would show now.
+    /// What the page would show now.
     async fn snapshot(&self) -> Result<Value, CallError> {
         let silent = || CallError("/playground/live: no snapshot".to_owned());
         let mut events = self.client.events("/playground/live", &[]).await?.map_err(|_| silent())?;
@@ -123,7 +123,7 @@ fn paths(answer: &Value) -> Vec<String> {
     events.map(|event| event["path"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Long enough for a second effect to show, if there were one.
+/// Waits long enough for a second effect to show, if there is one.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }

@@ -1,11 +1,11 @@
-//! The table: what happened, how often it came, what it did, and whether that is right.
+//! The table of the demo: what happened, how often, its effects, and whether those are right.
 
 use crate::client::CallError;
 
-/// A thing that was counted: its name, and how many there were.
+/// The name and the number of an effect.
 pub(super) type Count = (&'static str, usize);
 
-/// What happened, and what it did.
+/// A row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     what: String,
@@ -15,14 +15,14 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// `what` came so often and did this; it is right if that is what it should have done.
+    /// `what` came `came` times and had the effects `did`. It is right if those equal `should`.
     pub(super) fn counted(what: impl Into<String>, came: usize, did: &[Count], should: &[Count]) -> Row {
         let right = did == should;
         let said = if right { list(did) } else { format!("{} (should be {})", list(did), list(should)) };
         Row { what: what.into(), came, did: said, right }
     }
 
-    /// `what` could not be told to its end.
+    /// `what` ended with an error.
     pub(super) fn failed(what: impl Into<String>, problem: &CallError) -> Row {
         Row { what: what.into(), came: 0, did: format!("broke off: {problem}"), right: false }
     }
@@ -33,8 +33,8 @@ fn list(counts: &[Count]) -> String {
     counts.join(", ")
 }
 
-/// Whether everything is right. Of nothing, nothing was shown.
-pub(super) fn verdict(rows: &[Row]) -> bool {
+/// Whether every row is right. An empty table shows nothing, so it is not.
+pub(super) fn all_right(rows: &[Row]) -> bool {
     !rows.is_empty() && rows.iter().all(|row| row.right)
 }
 
@@ -69,22 +69,22 @@ mod tests {
 
     #[test]
     fn what_did_what_it_should_is_right() {
-        assert!(verdict(&[right(), right()]));
+        assert!(all_right(&[right(), right()]));
     }
 
     #[test]
     fn one_effect_too_many_or_too_few_is_wrong() {
         for did in [2, 0] {
             let wrong = Row::counted("three copies", 3, &[("effect", did)], &[("effect", 1)]);
-            assert!(!verdict(&[right(), wrong.clone(), right()]));
+            assert!(!all_right(&[right(), wrong.clone(), right()]));
             assert!(render(&[wrong]).contains(&format!("{did} effect (should be 1 effect)  NO")));
         }
     }
 
     #[test]
     fn what_broke_off_is_wrong_and_so_is_nothing_at_all() {
-        assert!(!verdict(&[right(), Row::failed("a job", &CallError("silence".to_owned()))]));
-        assert!(!verdict(&[]));
+        assert!(!all_right(&[right(), Row::failed("a job", &CallError("silence".to_owned()))]));
+        assert!(!all_right(&[]));
     }
 
     #[test]

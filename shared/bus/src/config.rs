@@ -1,25 +1,25 @@
-//! The environment's part in it.
+//! The configuration, from the environment.
 
 use std::time::Duration;
 
 use onetap_config::{ConfigError, Variables};
 use onetap_store::config::{self, Backend};
 
-/// How long things are kept, and over how many streams they are spread.
+/// TTLs and sizes of the bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Streams a domain has (`EVENT_SHARD_COUNT`). Changing it moves jobs to other streams; what is in the old ones
-    /// stays there.
+    /// Shard streams of a domain (`EVENT_SHARD_COUNT`). After a change, new events of a job may go to another stream;
+    /// old events stay where they are.
     pub shard_count: u64,
-    /// How long a job's latest state is kept (`EVENT_STATE_TTL_SECONDS`).
+    /// TTL of a job's latest state (`EVENT_STATE_TTL_SECONDS`).
     pub state_ttl: Duration,
-    /// How long an event is remembered as done (`EVENT_PUBLISHED_TTL_SECONDS`): at least as long as the queue keeps a
-    /// message, or an old one is new again.
+    /// TTL of the markers that detect duplicates (`EVENT_PUBLISHED_TTL_SECONDS`): at least as long as the queue keeps a
+    /// message. A message that is delivered later counts as new.
     pub published_ttl: Duration,
-    /// About how many events a stream keeps (`EVENT_STREAM_MAXLEN`).
+    /// Approximate number of events that a shard stream keeps (`EVENT_STREAM_MAXLEN`).
     pub stream_maxlen: usize,
-    /// Whether there are streams at all: on Redis and in memory. On DynamoDB a stream for all jobs of a shard would
-    /// be one item that everybody waits for; the job logs do its work.
+    /// Whether events go to shard streams too: on Redis and in memory. On DynamoDB the stream of a shard would be one
+    /// hot item; there the jobs' own logs are enough.
     pub shard_streams: bool,
 }
 

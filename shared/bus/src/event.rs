@@ -1,4 +1,4 @@
-//! What a producer sends, and everything that can be wrong with it.
+//! An event as a producer sends it: parsing, and the complete list of what is wrong with it.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::job::{domain_problem, id_problem, is_word};
+use crate::job::{domain_problem, id_problem, is_name};
 use crate::{Job, sequence};
 
-/// An event's JSON has at most so many bytes.
-pub const MAX_EVENT: usize = 128 * 1024;
+/// Largest JSON of an event, in bytes.
+pub const MAX_EVENT_BYTES: usize = 128 * 1024;
 
-/// What is wrong with an event, each thing by name. Nothing of the event is quoted: this goes into logs.
+/// What is wrong with an event. It quotes nothing of the event, because it is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(Vec<&'static str>);
 
@@ -22,7 +22,7 @@ impl Malformed {
         Malformed(problems)
     }
 
-    /// The wrong things, one sentence each.
+    /// The problems, one sentence each.
     pub fn problems(&self) -> &[&'static str] {
         &self.0
     }
@@ -36,8 +36,8 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// An event that may be published: its fields were looked at, and its text is kept as it was sent. Fields that a
-/// newer producer added stay in it, and a foreign reader sees the very bytes.
+/// A valid event. Its text is kept byte for byte: fields that a newer producer added stay, and other readers see what
+/// was sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event {
     job: Job,
@@ -46,7 +46,7 @@ pub struct Event {
     text: String,
 }
 
-/// The fields, each as it stands in the JSON: `null` is a value, a field twice is an error.
+/// The fields as they stand in the JSON. `null` is a value; a duplicate field is an error.
 #[derive(Deserialize)]
 struct Fields {
     #[serde(default, deserialize_with = "present")]
@@ -67,7 +67,7 @@ fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(field: D) -> Result<O
     T::deserialize(field).map(Some)
 }
 
-/// JSON that was read to its last digit, and not kept: building the tree would cost more than reading it.
+/// The whole JSON, validated without building a tree of values.
 struct Walked {
     is_object: bool,
 }
@@ -137,11 +137,11 @@ impl Event {
     /// ```
     pub fn parse(text: impl Into<String>) -> Result<Event, Malformed> {
         let text = text.into();
-        if text.len() > MAX_EVENT {
+        if text.len() > MAX_EVENT_BYTES {
             return Err(Malformed(vec!["the event is over 128 KiB"]));
         }
-        // Twice: first as a whole, because what is nested too deeply, or holds half a surrogate pair, some later
-        // reader (Redis' own among them) would stumble over. Then by field, which finds those that are there twice.
+        // Parsed twice. The first pass reads everything: values that are nested too deeply, or hold half a surrogate
+        // pair, would fail in a later reader such as Redis' own. The second pass finds duplicate fields.
         match serde_json::from_str(&text) {
             Ok(Walked { is_object: true }) => {}
             Ok(_) => return Err(Malformed(vec!["the event is not a JSON object"])),
@@ -157,7 +157,7 @@ impl Event {
         let domain = fields.domain.and_then(string).unwrap_or_default();
         problems.extend(domain_problem(&domain));
         let stage = fields.stage.and_then(string).unwrap_or_default();
-        let known = is_word(&stage);
+        let known = is_name(&stage);
         if !known {
             problems.push("stage is not 1 to 32 of a-z 0-9 _ -");
         }
@@ -181,28 +181,28 @@ impl Event {
         }
     }
 
-    /// Whose event it is.
+    /// The job of the event.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// What the job was doing.
+    /// The stage of the job.
     pub fn stage(&self) -> &str {
         &self.stage
     }
 
-    /// Its number, unique within the job.
+    /// The sequence number, unique within the job.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// The JSON, byte for byte as it was sent.
+    /// The JSON as it was sent, byte for byte.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// No id and no data: an event may speak of people.
+/// Shows no id and no data, which may be personal.
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Event({} {}, {} bytes)", self.stage, self.seq, self.text.len())
@@ -216,15 +216,16 @@ fn string(value: Value) -> Option<String> {
     }
 }
 
-/// What a kept event is filtered by. A record that is no event (nobody here writes one) has neither.
+/// Stage and sequence number of a record in a job's log.
 #[derive(Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct EventNumber {
     pub(crate) stage: String,
     pub(crate) seq: u64,
 }
 
-impl Place {
-    pub(crate) fn of(text: &str) -> Option<Place> {
+impl EventNumber {
+    /// `None` for a record that is no event; nothing here writes one.
+    pub(crate) fn of(text: &str) -> Option<EventNumber> {
         serde_json::from_str(text).ok()
     }
 
@@ -343,13 +344,13 @@ mod tests {
 
     #[test]
     fn an_event_has_at_most_128_kib() {
-        let room = MAX_EVENT - good().to_string().len() - r#","pad":"""#.len();
+        let room = MAX_EVENT_BYTES - good().to_string().len() - r#","pad":"""#.len();
         let padded = |n: usize| {
             let mut event = good();
             event["pad"] = json!("x".repeat(n));
             event.to_string()
         };
-        assert_eq!(padded(room).len(), MAX_EVENT);
+        assert_eq!(padded(room).len(), MAX_EVENT_BYTES);
         assert!(Event::parse(padded(room)).is_ok());
         assert_eq!(problem(Event::parse(padded(room + 1))), "the event is over 128 KiB");
     }

@@ -1,4 +1,4 @@
-//! Layer 4 without its HTTP: a job's events, from where a client left off, then as they come.
+//! Layer 4 without HTTP: reads a job's events from where a client stopped, then live.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,38 +10,38 @@ use onetap_store::{BoxStream, Error, Position, Record, Store};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Job;
-use crate::event::Place;
-use crate::publish::{PAGE, read_all};
+use crate::event::EventNumber;
+use crate::publish::{PAGE_SIZE, read_all};
 
-/// A subscription that breaks as soon as it stands must not be renewed in a tight circle.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Delay before a broken subscription is renewed, so that one that always breaks does not spin.
+const RESUBSCRIBE_DELAY: Duration = Duration::from_millis(100);
 
-/// Where a client left off.
+/// Where a client stopped reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
     /// The position of the last event it has seen, if any.
     pub after: Option<Position>,
-    /// It wants nothing with this sequence number or a lower one.
+    /// Events with this sequence number or a lower one are left out.
     pub last_seq: Option<u64>,
 }
 
 /// Reads a job's events in the order of its log, each once.
 ///
-/// It watches first, then reads, and reads again on every ring: whatever commits after the subscription stands rings,
-/// whatever committed before is read.
+/// It subscribes first, then reads, and reads again on every notification: what commits after the subscription
+/// notifies, what committed before is read.
 pub struct Follower {
     store: Arc<dyn Store>,
     job: Job,
     resume: Resume,
-    rings: Option<BoxStream<'static, Result<(), Error>>>,
-    /// It has rung since the last read.
+    notifications: Option<BoxStream<'static, Result<(), Error>>>,
+    /// There was a notification since the last read.
     stale: bool,
     unseen: VecDeque<Record>,
     finished: bool,
     gap: bool,
     grace: Duration,
-    /// When the grace ends. It begins when the job has ended and all that is known of it was told.
-    over_at: Option<Instant>,
+    /// The end of the grace period. It begins when the job has ended and nothing is unseen.
+    grace_ends: Option<Instant>,
 }
 
 impl fmt::Debug for Follower {
@@ -52,117 +52,120 @@ impl fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Begins to follow `job`. When this returns, what is there has been read.
+    /// Begins to follow `job`: subscribes, and reads the log.
     ///
-    /// All of the job's log is read, also what the client has seen: a job has sixty numbers at most, and only the
-    /// whole log says whether the client's last event is still among them and whether the job has ended.
+    /// The whole log is read, also what the client has seen: it is short (a job has at most sixty sequence numbers),
+    /// and only the whole log shows whether it still holds the client's last event and whether the job has ended.
     pub async fn start(store: Arc<dyn Store>, job: Job, resume: Resume) -> Result<Follower, Error> {
-        let rings = Some(store.watch(&job.channel()?).await?);
+        let notifications = Some(store.watch(&job.channel()?).await?);
         let records = read_all(&*store, &job).await?;
         let is_there = |after: &Position| records.iter().any(|record| record.position == *after);
-        // A last event that is not there says nothing about what else was missed: all that is left is sent.
+        // If the client's last event is gone, the client may have missed others: it gets everything that is left.
         let seen = resume.after.filter(is_there);
         let mut follower = Follower {
             store,
             job,
             resume: Resume { after: None, ..resume },
-            rings,
+            notifications,
             stale: false,
             unseen: VecDeque::new(),
             finished: false,
             gap: seen != resume.after,
             grace: Duration::ZERO,
-            over_at: None,
+            grace_ends: None,
         };
         follower.take(records);
         follower.unseen.retain(|record| Some(record.position) > seen);
         Ok(follower)
     }
 
-    /// Waits for `grace` after the job's last event for events that it overtook: a standard queue keeps no order.
+    /// Waits up to `grace` after the job's last event for events that it has overtaken: a standard queue keeps no
+    /// order.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Follower {
         Follower { grace, ..self }
     }
 
-    /// Whether the event that the client saw last is not in the log any more: something may be missing in between.
+    /// Whether the client's last event is no longer in the log: events after it may be gone too.
     pub fn has_gap(&self) -> bool {
         self.gap
     }
 
-    /// Whether the job has ended and nothing is known that the client has not seen. [`Follower::has_more`] also waits for
-    /// what may have been overtaken.
+    /// Whether the job has ended and the client has seen everything so far. [`Follower::has_more`] also waits for
+    /// overtaken events.
     pub fn is_over(&self) -> bool {
         self.finished && self.unseen.is_empty()
     }
 
-    /// The next event, waiting for it; `None` when the job has ended, all was told and the grace is over. An error ends
-    /// it too: follow anew from the last event that was told.
+    /// Waits for the next event; `None` when the job has ended, every event was returned and the grace period is over.
+    /// After an error, start a new follower from the last event.
     ///
-    /// May be dropped while it waits, and called again.
+    /// It is cancel safe.
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
         Ok(if self.has_more().await? { self.unseen.pop_front() } else { None })
     }
 
-    /// Waits like [`Follower::next`], and says whether that has something to tell.
+    /// Waits like [`Follower::next`], and returns whether that has an event.
     pub async fn has_more(&mut self) -> Result<bool, Error> {
         while self.unseen.is_empty() {
             if self.stale {
-                let page = self.store.read(&self.job.log()?, self.resume.after, PAGE).await?;
-                self.stale = page.len() == PAGE;
+                let page = self.store.read(&self.job.log()?, self.resume.after, PAGE_SIZE).await?;
+                self.stale = page.len() == PAGE_SIZE;
                 self.take(page);
             } else if !self.finished {
-                self.ring().await?;
+                self.notified().await?;
             } else {
                 let now = Instant::now();
-                let over_at = *self.over_at.get_or_insert_with(|| now.checked_add(self.grace).unwrap_or(now));
-                if now >= over_at {
+                let grace_ends =
+                    *self.grace_ends.get_or_insert_with(|| now.checked_add(self.grace).unwrap_or(now));
+                if now >= grace_ends {
                     return Ok(false);
                 }
-                if let Ok(rang) = timeout_at(over_at, self.ring()).await {
-                    rang?;
+                if let Ok(notified) = timeout_at(grace_ends, self.notified()).await {
+                    notified?;
                 }
             }
         }
         Ok(true)
     }
 
-    /// Returns when the job's channel has rung, or may have.
-    async fn ring(&mut self) -> Result<(), Error> {
-        match &mut self.rings {
-            Some(rings) => {
-                let mut rang = rings.next().await;
-                // What rang meanwhile is answered by the same read.
-                while matches!(rang, Some(Ok(()))) {
-                    let Some(more) = rings.next().now_or_never() else {
+    /// Waits for a notification on the job's channel. A new subscription counts as one: some may have been missed.
+    async fn notified(&mut self) -> Result<(), Error> {
+        match &mut self.notifications {
+            Some(notifications) => {
+                let mut last = notifications.next().await;
+                // One read serves all notifications that are there.
+                while matches!(last, Some(Ok(()))) {
+                    let Some(next) = notifications.next().now_or_never() else {
                         break;
                     };
-                    rang = more;
+                    last = next;
                 }
-                if !matches!(rang, Some(Ok(()))) {
-                    self.rings = None;
+                if !matches!(last, Some(Ok(()))) {
+                    self.notifications = None;
                 }
             }
             None => {
-                tokio::time::sleep(PAUSE).await;
-                self.rings = Some(self.store.watch(&self.job.channel()?).await?);
+                tokio::time::sleep(RESUBSCRIBE_DELAY).await;
+                self.notifications = Some(self.store.watch(&self.job.channel()?).await?);
             }
         }
-        self.stale = self.rings.is_some();
+        self.stale = self.notifications.is_some();
         Ok(())
     }
 
     fn take(&mut self, records: Vec<Record>) {
         self.resume.after = records.last().map(|record| record.position).or(self.resume.after);
-        self.finished |=
-            records.iter().any(|record| Place::of(&record.text).is_some_and(|place| place.is_final()));
+        self.finished |= records
+            .iter()
+            .any(|record| EventNumber::of(&record.text).is_some_and(|number| number.is_final()));
         self.unseen.extend(records);
         let last_seq = self.resume.last_seq;
         self.unseen.retain(|record| is_wanted(record, last_seq));
     }
 }
 
-/// Whether the client has not asked to be spared this one.
+/// Whether the client has not left this one out by `last_seq`.
 fn is_wanted(record: &Record, last_seq: Option<u64>) -> bool {
-    Place::of(&record.text).is_none_or(|place| last_seq.is_none_or(|last| place.seq > last))
+    EventNumber::of(&record.text).is_none_or(|number| last_seq.is_none_or(|last| number.seq > last))
 }

@@ -1,4 +1,4 @@
-//! Whose events they are, and where a job's things lie. The names are seed 004's, so that its programs find them.
+//! A job, and the names of its keys, logs and channel. They are seed 004's names, so that its programs find them.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use onetap_store::{Channel, Error, Key, Log, Store};
 
 use crate::Malformed;
 
-/// Beginnings of keys that are not a job's.
-const RESERVED: [&str; 5] = ["user", "processing", "idem", "published", "router"];
+/// Domains that would collide with other keys.
+const RESERVED_DOMAINS: [&str; 5] = ["user", "processing", "idem", "published", "router"];
 
-/// A job of a domain. `Debug` shows no id: it may be a person's.
+/// A job of a domain. `Debug` does not show the id, which may be personal.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Job {
     domain: String,
@@ -18,7 +18,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Takes the names, or says what is wrong with them.
+    /// A job with these names, or what is wrong with them.
     pub fn new(domain: impl Into<String>, id: impl Into<String>) -> Result<Job, Malformed> {
         let job = Job { domain: domain.into(), id: id.into() };
         let problems: Vec<_> =
@@ -26,7 +26,7 @@ impl Job {
         if problems.is_empty() { Ok(job) } else { Err(Malformed::new(problems)) }
     }
 
-    /// The domain, which is part of every name but the markers'.
+    /// The domain. Every name of the job has it, except the markers.
     pub fn domain(&self) -> &str {
         &self.domain
     }
@@ -36,7 +36,7 @@ impl Job {
         &self.id
     }
 
-    /// Which of `count` streams takes the job's events: the MD5 of the id as a big-endian number, modulo `count`.
+    /// The shard of the job, of `count`: the MD5 of the id as a big-endian number, modulo `count`.
     ///
     /// ```
     /// # fn main() -> Result<(), onetap_bus::Malformed> {
@@ -45,11 +45,11 @@ impl Job {
     /// ```
     pub fn shard(&self, count: u64) -> u64 {
         let hash = u128::from_be_bytes(Md5::digest(self.id.as_bytes()).into());
-        // A remainder of a u64 fits one; without streams everything is in the first.
+        // The remainder of a division by a u64 fits a u64.
         u64::try_from(hash % u128::from(count.max(1))).unwrap_or_default()
     }
 
-    /// The event with the job's highest sequence number, while it is kept.
+    /// The event with the job's highest sequence number, until its TTL ends.
     pub async fn state(&self, store: &dyn Store) -> Result<Option<String>, Error> {
         store.get(&self.state_key()?).await
     }
@@ -92,14 +92,14 @@ pub(crate) fn id_problem(id: &str) -> Option<&'static str> {
 }
 
 pub(crate) fn domain_problem(domain: &str) -> Option<&'static str> {
-    if RESERVED.contains(&domain) {
+    if RESERVED_DOMAINS.contains(&domain) {
         return Some("domain is reserved");
     }
-    (!is_word(domain)).then_some("domain is not 1 to 32 of a-z 0-9 _ -")
+    (!is_name(domain)).then_some("domain is not 1 to 32 of a-z 0-9 _ -")
 }
 
-/// What a domain or a stage is called: 1 to 32 of `a-z 0-9 _ -`.
-pub(crate) fn is_word(text: &str) -> bool {
+/// Whether a domain or a stage may have this name: 1 to 32 of `a-z 0-9 _ -`.
+pub(crate) fn is_name(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     (1..=32).contains(&text.len()) && text.bytes().all(plain)
 }

@@ -1,7 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Layout: `event` is what a producer sends and what is wrong with it, `sequence` the table of stages, `job` whose
-//! events they are and where its things lie, `publish` the one write, `follow` reading a job's events from where a client left off, `config` the environment.
+//! Layout: `event` parses and checks what a producer sends, with `sequence` (the table of stages).
+//! `job` names a job's keys, `publish` is the one write, `follow` reads a job's events from where a client stopped,
+//! `config` reads the environment.
 
 mod config;
 mod event;
@@ -11,7 +12,7 @@ mod publish;
 mod sequence;
 
 pub use config::Config;
-pub use event::{Event, MAX_EVENT, Malformed};
+pub use event::{Event, MAX_EVENT_BYTES, Malformed};
 pub use follow::{Follower, Resume};
 pub use job::Job;
 pub use publish::{Bus, Error, Published};

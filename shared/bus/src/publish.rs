@@ -1,4 +1,4 @@
-//! Layers 1 to 3 as one write: an event is appended, becomes the state and is published all at once, or not at all.
+//! Layers 1 to 3 as one atomic write: an event is appended, becomes the state and is published, or none of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,32 +8,32 @@ use onetap_store::{
     self as store, Batch, Commit, Expect, Keep, Key, Mismatch, Position, Round, Store, Value,
 };
 
-use crate::event::Place;
+use crate::event::EventNumber;
 use crate::{Config, Event, Job};
 
-/// A job's own log lives so long after its last event.
-const LOG_TTL: Duration = Duration::from_secs(2 * 3600);
-/// What one read of a log asks for: more than a job has numbers, so that a second page is rare.
-pub(crate) const PAGE: usize = 100;
+/// TTL of a job's log after its last event.
+const JOB_LOG_TTL: Duration = Duration::from_secs(2 * 3600);
+/// Records in one read of a log: more than a job has sequence numbers, so that a second page is rare.
+pub(crate) const PAGE_SIZE: usize = 100;
 
-/// What became of an event. All of these are success.
+/// The outcome of publishing an event. All of these are success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Published {
-    /// It is new, and stands here: in its shard's stream, or on DynamoDB in the job's log.
+    /// It is new. Its position is that in the shard's stream, or on DynamoDB that in the job's log.
     New(Position),
-    /// Another program had appended it to the stream and no one had published it; now it is.
+    /// Another program had appended it to the shard's stream without publishing it; now it is published.
     Routed,
-    /// It was done before; where it stands, if the marker still says so.
+    /// It was published before; at this position, if the marker holds one.
     Duplicate(Option<Position>),
 }
 
 /// Why an event was not published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Another stage of the job has the same sequence number, and came first. This one can never be published.
+    /// Another stage of the job has used the sequence number. This event can never be published.
     SeqTaken,
-    /// The store gave no answer. Publish it again: if it had landed after all, it is a duplicate.
+    /// The store failed. Publish the event again: if the write was applied after all, it is a duplicate.
     Store(store::Error),
 }
 
@@ -54,22 +54,20 @@ impl From<store::Error> for Error {
     }
 }
 
-type Answer = Result<Published, Error>;
-
-/// Where events are published.
+/// Publishes events.
 #[derive(Clone, Debug)]
 pub struct Bus {
     store: Arc<dyn Store>,
     config: Config,
 }
 
-/// What the answer to a new event calls for.
-enum Next {
-    /// Nothing more.
-    Done(Answer),
-    /// Publishing: its marker is there, with this value, and the router's is not.
+/// What the first write of an event leads to.
+enum NextStep {
+    /// Nothing more to do.
+    Done(Result<Published, Error>),
+    /// The event's own marker exists, with this value, and the router's does not.
     Route(String),
-    /// A look into the job's log: the router's marker is there, and its own is not.
+    /// The router's marker exists and the event's own does not.
     Compare,
 }
 
@@ -81,13 +79,13 @@ impl Bus {
 
     /// Publishes one event.
     pub async fn publish(&self, event: &Event) -> Result<Published, Error> {
-        let answer = self.publish_each(std::slice::from_ref(event)).await.pop();
-        answer.unwrap_or_else(|| Err(unclear().into()))
+        let outcome = self.publish_each(std::slice::from_ref(event)).await.pop();
+        outcome.unwrap_or_else(|| Err(unclear().into()))
     }
 
-    /// Publishes events, each by itself, in their order: one round trip where the store can. The same event twice is
-    /// new the first time and a duplicate the second.
-    pub async fn publish_each(&self, events: &[Event]) -> Vec<Answer> {
+    /// Publishes events in their order, each by itself, in one round trip where the backend can. The second of two
+    /// equal events is a duplicate.
+    pub async fn publish_each(&self, events: &[Event]) -> Vec<Result<Published, Error>> {
         let mut round = Round::new();
         let mut sent = Vec::with_capacity(events.len());
         for event in events {
@@ -101,8 +99,8 @@ impl Bus {
         for (event, ticket) in sent {
             let next = judge(event, ticket.and_then(|ticket| answers.take(ticket)));
             let routing = match &next {
-                Next::Route(seen) => Some(self.route(event, seen).map(|batch| round.add(batch))),
-                Next::Done(_) | Next::Compare => None,
+                NextStep::Route(seen) => Some(self.route(event, seen).map(|batch| round.add(batch))),
+                NextStep::Done(_) | NextStep::Compare => None,
             };
             judged.push((event, next, routing));
         }
@@ -111,9 +109,9 @@ impl Bus {
         let mut outcomes = Vec::with_capacity(events.len());
         for (event, next, routing) in judged {
             outcomes.push(match (next, routing) {
-                (Next::Done(outcome), _) => outcome,
-                (Next::Route(seen), Some(ticket)) => {
-                    routed_or_not(event, &seen, ticket.and_then(|ticket| answers.take(ticket)))
+                (NextStep::Done(outcome), _) => outcome,
+                (NextStep::Route(seen), Some(ticket)) => {
+                    routed(event, &seen, ticket.and_then(|ticket| answers.take(ticket)))
                 }
                 _ => self.compare(event).await,
             });
@@ -121,11 +119,11 @@ impl Bus {
         outcomes
     }
 
-    /// The whole of layers 1 to 3. Both markers expect to be the first; one that is not refuses everything.
+    /// Layers 1 to 3 of a new event. If one of the two markers exists, the whole batch is refused.
     fn new_event(&self, event: &Event) -> Result<Batch, store::Error> {
         let job = event.job();
         let published = job.published(event.stage(), event.seq())?;
-        // The first append of the batch: the stream's where there is one, else the job log's.
+        // The position of the first append: in the shard's stream where there is one, else in the job's log.
         let id = Value::PositionOf(0);
         let mut batch = self.router(event)?.put(&published, Expect::Absent, id, self.config.published_ttl);
         if self.config.shard_streams {
@@ -135,8 +133,8 @@ impl Bus {
         Ok(batch.and(self.layers_2_and_3(event)?))
     }
 
-    /// What is left to do for an event that another program appended to the stream: the marker it was seen with must
-    /// still be there, because without it the event would have to be appended too.
+    /// Layers 2 and 3 of an event that another program has appended. They need its marker, with the value that was
+    /// seen: without it the event must be appended too.
     fn route(&self, event: &Event, seen: &str) -> Result<Batch, store::Error> {
         let published = event.job().published(event.stage(), event.seq())?;
         let batch = self.router(event)?.check(&published, Expect::Is(seen.to_owned()));
@@ -151,21 +149,20 @@ impl Bus {
     fn layers_2_and_3(&self, event: &Event) -> Result<Batch, store::Error> {
         let job = event.job();
         Ok(Batch::new()
-            .append(&job.log()?, event.text(), Keep::all_for(LOG_TTL))
+            .append(&job.log()?, event.text(), Keep::all_for(JOB_LOG_TTL))
             .put_if_newer(&job.state_key()?, event.seq(), event.text(), self.config.state_ttl)
             .publish(&job.channel()?, event.text()))
     }
 
-    /// The number was routed and this event's own marker is not there. Either another stage of the job took the
-    /// number, which only the "other" stages can do to each other: they share 0 to 9. Or the marker went first: a
-    /// foreign producer's is older than the router's. The job's log tells which, and if it is gone too, so is the
-    /// question: what is past is done.
-    async fn compare(&self, event: &Event) -> Answer {
+    /// The router's marker exists and the event's own does not. Either another stage of the job has used the number:
+    /// only stages outside of the table can, which share 0 to 9. Or the event's marker has expired before the router's:
+    /// a foreign producer sets it earlier. The job's log shows which. Without a log the event is old, and a duplicate.
+    async fn compare(&self, event: &Event) -> Result<Published, Error> {
         let records = read_all(&*self.store, event.job()).await?;
         let mut same_seq = records
             .iter()
-            .filter_map(|record| Place::of(&record.text))
-            .filter(|place| place.seq == event.seq());
+            .filter_map(|record| EventNumber::of(&record.text))
+            .filter(|number| number.seq == event.seq());
         match same_seq.next() {
             Some(first) if first.stage != event.stage() => Err(Error::SeqTaken),
             _ => Ok(Published::Duplicate(None)),
@@ -173,13 +170,13 @@ impl Bus {
     }
 }
 
-/// All of a job's own log.
+/// Reads a job's whole log.
 pub(crate) async fn read_all(store: &dyn Store, job: &Job) -> Result<Vec<store::Record>, store::Error> {
     let log = job.log()?;
     let mut records: Vec<store::Record> = Vec::new();
     loop {
-        let page = store.read(&log, records.last().map(|record| record.position), PAGE).await?;
-        let whole = page.len() < PAGE;
+        let page = store.read(&log, records.last().map(|record| record.position), PAGE_SIZE).await?;
+        let whole = page.len() < PAGE_SIZE;
         records.extend(page);
         if whole {
             return Ok(records);
@@ -187,33 +184,34 @@ pub(crate) async fn read_all(store: &dyn Store, job: &Job) -> Result<Vec<store::
     }
 }
 
-/// What the answer to [`Bus::new_event`] means. A refusal names what failed, all of it or, from DynamoDB, at least
-/// one: each case below is right whether or not the other marker is there too.
-fn judge(event: &Event, answer: Result<Commit, store::Error>) -> Next {
-    let refusal = match answer {
+/// The next step after the commit of [`Bus::new_event`]. A refusal names every marker that exists, or, from DynamoDB,
+/// at least one of them: each case below is right for both.
+fn judge(event: &Event, commit: Result<Commit, store::Error>) -> NextStep {
+    let refusal = match commit {
         Ok(Commit::Applied(positions)) => {
             let first = positions.first().copied().ok_or_else(|| unclear().into());
-            return Next::Done(first.map(Published::New));
+            return NextStep::Done(first.map(Published::New));
         }
         Ok(Commit::Refused(refusal)) => refusal,
-        Err(error) => return Next::Done(Err(error.into())),
+        Err(error) => return NextStep::Done(Err(error.into())),
     };
     let routed = there(&refusal, event.job().router(event.seq()));
     let published = there(&refusal, event.job().published(event.stage(), event.seq()));
     match (routed, published) {
-        (Some(_), Some(id)) => Next::Done(Ok(duplicate(id))),
-        (None, Some(seen)) => Next::Route(seen.to_owned()),
-        (Some(_), None) => Next::Compare,
-        (None, None) => Next::Done(Err(unclear().into())),
+        (Some(_), Some(id)) => NextStep::Done(Ok(duplicate(id))),
+        (None, Some(seen)) => NextStep::Route(seen.to_owned()),
+        (Some(_), None) => NextStep::Compare,
+        (None, None) => NextStep::Done(Err(unclear().into())),
     }
 }
 
-fn routed_or_not(event: &Event, seen: &str, answer: Result<Commit, store::Error>) -> Answer {
-    match answer? {
+/// The outcome of the commit of [`Bus::route`].
+fn routed(event: &Event, seen: &str, commit: Result<Commit, store::Error>) -> Result<Published, Error> {
+    match commit? {
         Commit::Applied(_) => Ok(Published::Routed),
         Commit::Refused(refusal) => match there(&refusal, event.job().router(event.seq())) {
             Some(_) => Ok(duplicate(seen)),
-            // The foreign marker went away between two looks: the next delivery finds a new event.
+            // The foreign marker has expired in between: the next delivery finds a new event.
             None => Err(unclear().into()),
         },
     }
@@ -223,7 +221,7 @@ fn there(refusal: &[Mismatch], key: Result<Key, store::Error>) -> Option<&str> {
     Mismatch::find(refusal, &key.ok()?)?.there.as_deref()
 }
 
-/// A foreign producer's `1` is no position: done, where is unknown.
+/// A foreign producer's marker is `1`, which is no position.
 fn duplicate(marker: &str) -> Published {
     Published::Duplicate(marker.parse().ok())
 }

@@ -1,11 +1,11 @@
-//! The table of stages: which sequence numbers belong to which.
+//! The table of stages and their sequence numbers.
 
 use std::ops::RangeInclusive;
 
-/// `done` with this sequence number or a higher one is a job's end.
+/// `done` with this sequence number or a higher one ends a job.
 pub const FINAL_SEQ: u64 = 51;
 
-/// The sequence numbers of a stage; a stage that the table does not know shares the first ten.
+/// The sequence numbers of a stage. Stages that are not in the table share the first ten.
 pub(crate) fn range(stage: &str) -> RangeInclusive<u64> {
     match stage {
         "vision" => 10..=19,
@@ -29,7 +29,7 @@ pub fn next_seq(stage: &str, sub: u64) -> Option<u64> {
     range.start().checked_add(sub).filter(|seq| range.contains(seq))
 }
 
-/// Whether this is a job's last event.
+/// Whether this event ends its job.
 pub(crate) fn is_final(stage: &str, seq: u64) -> bool {
     stage == "done" && seq >= FINAL_SEQ
 }

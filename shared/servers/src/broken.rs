@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::background::Background;
 use crate::connections::Connections;
 use crate::fault::{Body, Fault, response};
-use crate::http::{Answer, HttpServer};
+use crate::http::{Handler, HttpServer};
 
 /// A server that never gives a useful answer.
 #[derive(Debug)]
@@ -25,11 +25,11 @@ enum Kind {
     Full { listener: TcpListener, _queue: Vec<TcpStream> },
 }
 
-/// Has nothing to say; what the client gets is the fault.
+/// Never reached: every request gets a fault.
 #[derive(Debug)]
 struct Nothing;
 
-impl Answer for Nothing {
+impl Handler for Nothing {
     async fn answer(&self, _: Request<Bytes>) -> Response<Body> {
         response(StatusCode::OK, "application/json", "")
     }

@@ -11,28 +11,28 @@ pub(crate) struct Connections(Arc<Mutex<Registry>>);
 #[derive(Debug, Default)]
 struct Registry {
     opened: usize,
-    open: HashMap<usize, mpsc::UnboundedSender<Order>>,
+    open: HashMap<usize, mpsc::UnboundedSender<CloseRequest>>,
 }
 
-/// The order to close. Dropping it says that it was obeyed.
-pub(crate) type Order = blocking::Sender<()>;
+/// The request to close a connection. It is dropped when the connection is closed.
+pub(crate) type CloseRequest = blocking::Sender<()>;
 
 /// One open connection; it leaves the registry when dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     id: usize,
     registry: Connections,
-    orders: mpsc::UnboundedReceiver<Order>,
+    close_requests: mpsc::UnboundedReceiver<CloseRequest>,
 }
 
 impl Connections {
     pub(crate) fn open(&self) -> Connection {
-        let (sender, orders) = mpsc::unbounded_channel();
+        let (sender, close_requests) = mpsc::unbounded_channel();
         let mut registry = self.0.lock().unwrap();
         registry.opened += 1;
         let id = registry.opened;
         registry.open.insert(id, sender);
-        Connection { id, registry: self.clone(), orders }
+        Connection { id, registry: self.clone(), close_requests }
     }
 
     /// How many connections were opened so far.
@@ -40,23 +40,23 @@ impl Connections {
         self.0.lock().unwrap().opened
     }
 
-    /// Tells every connection to close and blocks until each has obeyed.
+    /// Requests every connection to close and blocks until all are closed.
     ///
-    /// It blocks on purpose: the caller's runtime must not notice the closing before the caller goes on.
+    /// It blocks on purpose: the caller's runtime must not notice the closed connections before the caller continues.
     pub(crate) fn close(&self) {
-        let (order, obeyed) = blocking::channel();
+        let (request, closed) = blocking::channel();
         for connection in self.0.lock().unwrap().open.values() {
-            let _ = connection.send(Order::clone(&order));
+            let _ = connection.send(CloseRequest::clone(&request));
         }
-        drop(order);
-        // Nobody sends anything: the wait ends when the last copy of the order is gone.
-        let _ = obeyed.recv_timeout(Duration::from_secs(1));
+        drop(request);
+        // Nothing is ever sent: the wait ends when the last copy of the request is dropped.
+        let _ = closed.recv_timeout(Duration::from_secs(1));
     }
 }
 
 impl Connection {
-    pub(crate) async fn told_to_close(&mut self) -> Order {
-        self.orders.recv().await.expect("the registry holds the sender while the connection is open")
+    pub(crate) async fn close_requested(&mut self) -> CloseRequest {
+        self.close_requests.recv().await.expect("the registry holds the sender while the connection is open")
     }
 }
 

@@ -1,8 +1,14 @@
-//! The servers of a backend, and the variables by which any process opens a store on them.
+//! A backend with its servers, and a store on it: the one place where tests start "a store on backend X".
+
+#[cfg(feature = "store")]
+use std::sync::Arc;
+
+#[cfg(feature = "store")]
+use onetap_store::{Config, Store};
 
 use crate::{Dynamo, Redis, Upstash, create_table, dynamodb_local};
 
-/// Where a test's store lives.
+/// The backend of a test's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// redis-server, over its own protocol.
@@ -18,21 +24,21 @@ pub enum Backend {
 /// A variable's name and value.
 pub type Variable = (&'static str, String);
 
-/// Long enough for a busy machine; the tests of the limit set their own.
-const PATIENT_MS: u64 = 10_000;
+/// Time limit for one store call: long enough for a busy machine. Tests of the limit set their own.
+const STORE_TIMEOUT_MS: u64 = 10_000;
 
-/// A backend with its servers, empty at first and gone when dropped.
+/// The servers of a backend, empty at first and stopped when dropped.
 #[derive(Debug)]
 pub struct Environment {
     variables: Vec<Variable>,
-    // The gateway talks to Redis until it is dropped: it goes first.
+    // Dropped before Redis, to which it talks until then.
     gateway: Option<Upstash>,
     redis: Option<Redis>,
     _dynamo: Option<Dynamo>,
 }
 
 impl Environment {
-    /// Starts what this backend needs. DynamoDB Local is shared, so that there every environment has a table of its own.
+    /// Starts the servers of this backend. DynamoDB Local is shared, so every environment has a table of its own there.
     pub async fn start(backend: Backend) -> Environment {
         match backend {
             Backend::Redis => Environment::on_redis(Redis::start().await),
@@ -52,14 +58,14 @@ impl Environment {
 
     /// A store on this Redis, over its own protocol.
     pub fn on_redis(redis: Redis) -> Environment {
-        let variables = with_patience("redis", [("REDIS_URL", redis.url())]);
+        let variables = store_variables("redis", [("REDIS_URL", redis.url())]);
         Environment { variables, gateway: None, redis: Some(redis), _dynamo: None }
     }
 
     /// A store on this Redis, behind the Upstash gateway.
     pub async fn on_upstash(redis: Redis) -> Environment {
         let gateway = Upstash::start(&redis.url()).await;
-        let variables = with_patience(
+        let variables = store_variables(
             "upstash",
             [
                 ("UPSTASH_REDIS_REST_URL", gateway.url()),
@@ -70,18 +76,34 @@ impl Environment {
     }
 
     /// The same servers, with this variable set or changed.
-    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Environment {
-        self.variables.retain(|(known, _)| *known != name);
-        self.variables.push((name, value.into()));
-        self
+    pub fn with(self, name: &'static str, value: impl Into<String>) -> Environment {
+        Environment { variables: self.variables_with(name, value), ..self }
     }
 
-    /// What another process must find in its environment.
+    /// The variables by which any process opens a store on these servers.
     pub fn variables(&self) -> &[Variable] {
         &self.variables
     }
 
-    /// One variable: what a store's `Config::from_lookup` asks for.
+    /// The variables, with this one set or changed.
+    pub fn variables_with(&self, name: &'static str, value: impl Into<String>) -> Vec<Variable> {
+        let others = self.variables.iter().filter(|(known, _)| *known != name).cloned();
+        others.chain([(name, value.into())]).collect()
+    }
+
+    /// A store on these servers.
+    #[cfg(feature = "store")]
+    pub fn store(&self) -> Arc<dyn Store> {
+        open(&self.variables)
+    }
+
+    /// A store on these servers, with this variable set or changed: another time limit, or the address of a proxy.
+    #[cfg(feature = "store")]
+    pub fn store_with(&self, name: &'static str, value: impl Into<String>) -> Arc<dyn Store> {
+        open(&self.variables_with(name, value))
+    }
+
+    /// The value of one variable.
     pub fn lookup(&self, name: &str) -> Option<String> {
         self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
     }
@@ -97,14 +119,22 @@ impl Environment {
     }
 }
 
-fn with_patience(store: &str, rest: impl IntoIterator<Item = Variable>) -> Vec<Variable> {
-    let all = [("STORE", store.to_owned()), ("STORE_TIMEOUT_MS", PATIENT_MS.to_string())];
+#[cfg(feature = "store")]
+fn open(variables: &[Variable]) -> Arc<dyn Store> {
+    let lookup =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+    let config = Config::from_lookup(lookup).expect("variables that describe a store");
+    onetap_store::open(&config).expect("a backend that this test is built with")
+}
+
+fn store_variables(store: &str, rest: impl IntoIterator<Item = Variable>) -> Vec<Variable> {
+    let all = [("STORE", store.to_owned()), ("STORE_TIMEOUT_MS", STORE_TIMEOUT_MS.to_string())];
     all.into_iter().chain(rest).collect()
 }
 
 async fn dynamodb(url: &str, table: String) -> Vec<Variable> {
     create_table(url, &table).await;
-    with_patience(
+    store_variables(
         "dynamodb",
         [
             ("DYNAMODB_TABLE", table),

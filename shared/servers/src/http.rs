@@ -17,9 +17,9 @@ use crate::background::Background;
 use crate::connections::Connections;
 use crate::fault::{Body, Closed, Faults, answer_through};
 
-/// What a server does with a request that no fault befell.
-pub(crate) trait Answer: Send + Sync + 'static {
-    /// Takes note of a request that arrived, before any fault.
+/// Answers the requests into which no fault is injected.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// Called for every request that arrives, before any fault.
     fn received(&self, _: &Parts) {}
 
     fn answer(&self, request: Request<Bytes>) -> impl Future<Output = Response<Body>> + Send;
@@ -41,7 +41,7 @@ struct State<A> {
     requests: AtomicUsize,
 }
 
-impl<A: Answer> HttpServer<A> {
+impl<A: Handler> HttpServer<A> {
     pub(crate) fn start(app: A) -> HttpServer<A> {
         let state = Arc::new(State { app, faults: Faults::default(), requests: AtomicUsize::new(0) });
         let connections = Connections::default();
@@ -70,7 +70,7 @@ impl<A: Answer> HttpServer<A> {
     }
 }
 
-async fn serve_connection<A: Answer>(state: Arc<State<A>>, connections: Connections, stream: TcpStream) {
+async fn serve_connection<A: Handler>(state: Arc<State<A>>, connections: Connections, stream: TcpStream) {
     let mut connection = connections.open();
     let service = service_fn(move |request| {
         let state = state.clone();
@@ -80,12 +80,12 @@ async fn serve_connection<A: Answer>(state: Arc<State<A>>, connections: Connecti
     loop {
         tokio::select! {
             _ = &mut serving => return,
-            order = connection.told_to_close() => {
+            request = connection.close_requested() => {
                 // An idle connection closes at the next poll, which is this one; a busy one after its answer.
                 serving.as_mut().graceful_shutdown();
                 if serving.as_mut().now_or_never().is_some() {
                     drop(serving);
-                    drop(order);
+                    drop(request);
                     return;
                 }
             }
@@ -93,7 +93,7 @@ async fn serve_connection<A: Answer>(state: Arc<State<A>>, connections: Connecti
     }
 }
 
-async fn serve<A: Answer>(
+async fn serve<A: Handler>(
     state: Arc<State<A>>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Closed> {

@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use std::sync::{OnceLock, mpsc};
 use std::thread;
 
-type Order = (Command, mpsc::Sender<io::Result<Child>>);
+type SpawnRequest = (Command, mpsc::Sender<io::Result<Child>>);
 
 /// A command for a program that dies with this process, even when this process is killed outright. It must be
 /// started by [`spawn`].
@@ -25,11 +25,11 @@ pub(crate) fn bound_to_this_process(program: impl AsRef<OsStr>) -> Command {
 /// The kernel sends the death signal when the *thread* that spawned the child ends, and a test's thread ends
 /// with its test. So one thread spawns for all.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
-    static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    static SPAWNER: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
-        let (sender, orders) = mpsc::channel::<Order>();
+        let (sender, requests) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
-            for (mut command, reply) in orders {
+            for (mut command, reply) in requests {
                 let _ = reply.send(command.spawn());
             }
         });
@@ -37,7 +37,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     });
     let (reply, child) = mpsc::channel();
     spawner.send((command, reply)).expect("the spawner lives as long as the process");
-    child.recv().expect("the spawner answers every order")
+    child.recv().expect("the spawner answers every request")
 }
 
 /// Whether a program of this name is installed.

@@ -11,7 +11,7 @@ use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use serde_json::Value;
 
 use crate::fault::{Body, Fault, response};
-use crate::http::{Answer, HttpServer, client};
+use crate::http::{Handler, HttpServer, client};
 
 /// An HTTP/1.1 reverse proxy that counts requests and injects faults.
 ///
@@ -32,7 +32,7 @@ fn operation(head: &HeaderMap) -> Option<&str> {
     Some(target?.split_once('.')?.1)
 }
 
-impl Answer for Forward {
+impl Handler for Forward {
     fn received(&self, head: &Parts) {
         if let Some(operation) = operation(&head.headers) {
             self.operations.lock().unwrap().push(operation.to_owned());

@@ -92,7 +92,7 @@ impl RuntimeApi {
         self.addr.to_string()
     }
 
-    /// How often an instance asked for an event.
+    /// How often instances asked for an event.
     pub fn polls(&self) -> u64 {
         *self.state.polls.borrow()
     }
@@ -147,7 +147,7 @@ async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response
     match (request.method(), path.as_slice()) {
         (&Method::GET, ["invocation", "next"]) => {
             state.polls.send_modify(|polls| *polls += 1);
-            // Whoever stops waiting here leaves the event to another: nothing is awaited once it is taken.
+            // Cancel safe: nothing is awaited once an event is taken.
             let event = state.events.lock().await.recv().await;
             let Some(event) = event else {
                 *response.status_mut() = StatusCode::GONE;
@@ -189,14 +189,14 @@ async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response
 #[derive(Debug)]
 pub struct Program {
     child: Child,
-    said: Vec<JoinHandle<String>>,
+    output: Vec<JoinHandle<String>>,
 }
 
 impl Program {
     fn new(mut child: Child) -> Program {
         let stdout = child.stdout.take().map(|pipe| thread::spawn(|| read(pipe)));
         let stderr = child.stderr.take().map(|pipe| thread::spawn(|| read(pipe)));
-        Program { child, said: stdout.into_iter().chain(stderr).collect() }
+        Program { child, output: stdout.into_iter().chain(stderr).collect() }
     }
 
     /// Its process id, for a look into `/proc` or a signal.
@@ -218,7 +218,7 @@ impl Program {
     }
 
     fn written(&mut self) -> String {
-        self.said.drain(..).map(|said| said.join().expect("a reader does not panic")).collect()
+        self.output.drain(..).map(|reader| reader.join().expect("a reader does not panic")).collect()
     }
 }
 

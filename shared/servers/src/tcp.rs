@@ -108,10 +108,10 @@ async fn forward(switches: Arc<Switches>, connections: Connections, client: TcpS
             } => {}
         }
     };
-    // The order is dropped after the sockets: whoever gave it may rely on them being closed.
-    let _order;
+    // Dropped after the sockets, so that the requester can rely on them being closed.
+    let _request;
     tokio::select! {
         () = exchange => {}
-        order = connection.told_to_close() => _order = order,
+        request = connection.close_requested() => _request = request,
     }
 }

@@ -27,9 +27,10 @@ use self::request::{Call, Command};
 use self::rules::Outcome;
 use self::scripts::Scripts;
 use crate::fault::{Body, Fault, response};
-use crate::http::{Answer, HttpServer};
+use crate::http::{Handler, HttpServer};
 
-const MAX_REQUEST: usize = 10 * 1024 * 1024;
+/// Largest body of a request, as Upstash limits it.
+const MAX_REQUEST_BYTES: usize = 10 * 1024 * 1024;
 
 /// The gateway, on a free loopback port. It stops when dropped.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl Upstash {
         self.0.requests()
     }
 
-    /// How many commands it received so far; a request that a fault kept from it brought none.
+    /// How many commands it received so far. A request that a fault replaced brings none.
     pub fn commands(&self) -> usize {
         self.0.app().commands.load(Ordering::SeqCst)
     }
@@ -101,20 +102,20 @@ struct Gateway {
 }
 
 /// Why a call has no result.
-enum Failure {
-    /// The command's or the request's fault, as Redis would word it.
+enum CallError {
+    /// The command or the request is wrong; the text is worded as Redis does.
     Command(String),
-    /// Redis is out of reach.
+    /// Redis cannot be reached.
     Backend(RedisError),
 }
 
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Failure {
-        Failure::Backend(error)
+impl From<RedisError> for CallError {
+    fn from(error: RedisError) -> CallError {
+        CallError::Backend(error)
     }
 }
 
-impl Answer for Gateway {
+impl Handler for Gateway {
     async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
         if ![Method::HEAD, Method::GET, Method::POST, Method::PUT].contains(request.method()) {
             return reply::error(StatusCode::METHOD_NOT_ALLOWED, "ERR method not allowed");
@@ -123,20 +124,21 @@ impl Answer for Gateway {
             return reply::error(StatusCode::UNAUTHORIZED, "WRONGPASS invalid or missing auth token");
         }
         let size = request.body().len();
-        if size > MAX_REQUEST {
-            let text =
-                format!("ERR max request size exceeded. Limit: {MAX_REQUEST} bytes, Actual: {size} bytes");
+        if size > MAX_REQUEST_BYTES {
+            let text = format!(
+                "ERR max request size exceeded. Limit: {MAX_REQUEST_BYTES} bytes, Actual: {size} bytes"
+            );
             return reply::error(StatusCode::PAYLOAD_TOO_LARGE, &text);
         }
         let answer = match request::parse(&request) {
             Ok(call) => self.execute(call, Encoding::asked_for(request.headers())).await,
-            Err(text) => Err(Failure::Command(text)),
+            Err(text) => Err(CallError::Command(text)),
         };
         match answer {
             Ok(response) => response,
-            Err(Failure::Command(text)) => reply::error(StatusCode::BAD_REQUEST, &text),
-            // Not JSON: what stands in front of a database that is gone is some load balancer.
-            Err(Failure::Backend(error)) => {
+            Err(CallError::Command(text)) => reply::error(StatusCode::BAD_REQUEST, &text),
+            // Not JSON: without its database a load balancer would answer.
+            Err(CallError::Backend(error)) => {
                 response(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", format!("no database: {error}"))
             }
         }
@@ -144,12 +146,12 @@ impl Answer for Gateway {
 }
 
 impl Gateway {
-    async fn execute(&self, call: Call, encoding: Encoding) -> Result<Response<Body>, Failure> {
+    async fn execute(&self, call: Call, encoding: Encoding) -> Result<Response<Body>, CallError> {
         self.commands.fetch_add(call.commands(), Ordering::SeqCst);
         let body = match call {
             Call::One(command) => match self.run(command).await? {
                 Ok(value) => json!({ "result": encoding.json(value) }),
-                Err(text) => return Err(Failure::Command(text)),
+                Err(text) => return Err(CallError::Command(text)),
             },
             Call::Pipeline(commands) => {
                 let mut items = Vec::new();
@@ -167,7 +169,7 @@ impl Gateway {
         Ok(reply::json(StatusCode::OK, &body))
     }
 
-    async fn run(&self, command: Command) -> Result<Outcome, Failure> {
+    async fn run(&self, command: Command) -> Result<Outcome, CallError> {
         let prepared = match rules::prepare(command, &self.scripts) {
             Ok(prepared) => prepared,
             Err(refusal) => return Ok(Err(refusal)),
@@ -176,10 +178,10 @@ impl Gateway {
         Ok(prepared.outcome(replies.pop().unwrap_or(Value::Nil)))
     }
 
-    async fn transact(&self, commands: Vec<Command>) -> Result<Vec<Outcome>, Failure> {
+    async fn transact(&self, commands: Vec<Command>) -> Result<Vec<Outcome>, CallError> {
         let mut prepared = Vec::new();
         for command in commands {
-            prepared.push(rules::prepare(command, &self.scripts).map_err(Failure::Command)?);
+            prepared.push(rules::prepare(command, &self.scripts).map_err(CallError::Command)?);
         }
         let (multi, exec) = (vec!["MULTI".to_owned()], vec!["EXEC".to_owned()]);
         let queued = prepared.iter().map(|one| &one.command);
@@ -192,7 +194,7 @@ impl Gateway {
             // Discarded: the first command that could not be queued says why.
             aborted => {
                 let error = replies.iter().chain(&aborted).find_map(rules::error_text);
-                Err(Failure::Command(error.unwrap_or_else(|| "ERR transaction discarded".to_owned())))
+                Err(CallError::Command(error.unwrap_or_else(|| "ERR transaction discarded".to_owned())))
             }
         }
     }

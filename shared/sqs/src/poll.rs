@@ -10,8 +10,8 @@ use crate::Queue;
 /// Messages in a batch: Lambda's default.
 const BATCH_SIZE: usize = 10;
 
-/// Invokes `function` with batch after batch and deletes the completed messages, until this future is dropped. `None` from
-/// the function means that it died: its messages are delivered again after the visibility timeout.
+/// Invokes `function` with batch after batch and deletes the completed messages, until this future is dropped. `None`
+/// from the function means that it died: its messages are delivered again after the visibility timeout.
 pub async fn poll<F, Invocation>(queue: &Queue, function: F) -> Infallible
 where
     F: Fn(SqsEvent) -> Invocation,
@@ -31,8 +31,8 @@ where
     }
 }
 
-/// The messages of a batch that are completed, by Lambda's rules: those that the response does not name as failed. None of
-/// them, if it names an empty id or one that is not in the batch.
+/// The messages of a batch that are completed, by Lambda's rules: those that the response does not name as failed. None
+/// of them, if it names an empty id or one that is not in the batch.
 pub fn completed<'a>(batch: &'a [SqsMessage], response: &SqsBatchResponse) -> Vec<&'a SqsMessage> {
     let failed: HashSet<&str> =
         response.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect();

@@ -12,7 +12,7 @@ use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::{Backend, Environment, HeavyTest, heavy_test};
 use onetap_store::lease::unique_token;
-use onetap_store::{Key, Store, open};
+use onetap_store::{Key, Store};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
@@ -69,7 +69,7 @@ impl World {
             None => None,
         };
         let lookup = |name: &str| environment.lookup(name);
-        let store = open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap();
+        let store = environment.store();
         let functions = Functions::new(&lookup);
         World {
             store,

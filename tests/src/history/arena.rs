@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_servers::{Environment, Redis};
-use onetap_store::{Config, Store, open};
+use onetap_store::Store;
 use tokio::time::sleep;
 
 use super::check::{Expiry, Rules};
@@ -112,8 +112,7 @@ impl Arena {
 
     /// The store by the shortest way, for a last look.
     pub fn store(&self) -> Arc<dyn Store> {
-        let config = Config::from_lookup(|name| self.environment.lookup(name)).expect("a whole environment");
-        open(&config).expect("a store that can be opened")
+        self.environment.store()
     }
 
     /// Kills the server and starts it again; where that would lose everything, nobody reaches it for `outage`.

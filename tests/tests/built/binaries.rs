@@ -154,8 +154,8 @@ fn a_missing_or_wrong_variable_ends_the_start_with_one_line_that_names_it() {
     }
 }
 
-/// cargo-lambda would build with `panic = "abort"`, and then one bad record ended its whole batch. lambda_http panics at
-/// a host that is none, which is as good a panic as any.
+/// cargo-lambda would build with `panic = "abort"`, and then one bad record ended its whole batch. lambda_http panics
+/// at a host that is none, which is as good a panic as any.
 #[tokio::test]
 #[ignore = "needs scripts/build and redis-server"]
 async fn a_panic_costs_its_invocation_and_not_the_process() {

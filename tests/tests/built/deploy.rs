@@ -285,7 +285,7 @@ fn logs_are_clean(bot: &Bot) {
 #[ignore = "needs ministack, scripts/build and redis-server"]
 async fn the_stack_is_deployed_and_used_with_fifo_queues_on_upstash() {
     let environment = Environment::start(Backend::Upstash).await;
-    let store = open(&Config::from_lookup(|name| environment.lookup(name)).unwrap()).unwrap();
+    let store = environment.store();
     let secrets = ["UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN"];
     let secrets = secrets.map(|name| (name, environment.lookup(name).unwrap()));
     let bot = Bot::deploy(&[("Store", "upstash"), ("QueueType", "fifo")], &secrets).await;

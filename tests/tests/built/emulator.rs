@@ -7,7 +7,7 @@ use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::environment::Variable;
 use onetap_servers::{Backend, Broken, Environment, Fault, Proxy};
-use onetap_store::{Config, Log, open};
+use onetap_store::Log;
 use onetap_tests::emulator::Emulator;
 use onetap_tests::functions::{ACCESS_TOKEN, Function};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ struct Store {
 impl Store {
     async fn start(backend: Backend) -> Store {
         let environment = Environment::start(backend).await;
-        let direct = open(&Config::from_lookup(|name| environment.lookup(name)).unwrap()).unwrap();
+        let direct = environment.store();
         let address = match backend {
             Backend::Upstash => "UPSTASH_REDIS_REST_URL",
             _ => "AWS_ENDPOINT_URL_DYNAMODB",

@@ -2,12 +2,12 @@
 
 use crate::support;
 
-use support::{Api, Backend, Environment, LUNCH, store};
+use support::{Api, Backend, Environment, LUNCH};
 
 #[tokio::test]
 async fn an_entry_that_grows_over_what_the_store_takes_is_413_and_stays_as_it_was_on_dynamodb() {
     let environment = Environment::start(Backend::DynamoDb).await;
-    let api = Api::new(store(&environment));
+    let api = Api::new(environment.store());
     api.put(LUNCH).await;
     let text = "x".repeat(60_000);
     let fields = ["品項", "付款方式", "分類", "專案", "必要性", "明細說明", "附註"];

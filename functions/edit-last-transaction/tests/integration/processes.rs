@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use support::{Api, Backend, Environment, LUNCH, TOKEN, memory, store};
+use support::{Api, Backend, Environment, LUNCH, TOKEN, memory};
 
 const FIELDS: [&str; 8] = ["品項", "付款方式", "分類", "專案", "必要性", "明細說明", "收款支付對象", "附註"];
 const EDITS: u32 = 50;
@@ -56,7 +56,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 async fn by_eight_processes(environment: &Environment) {
-    let api = Api::new(store(environment));
+    let api = Api::new(environment.store());
     api.put(LUNCH).await;
     let mut editors = FIELDS.map(|field| {
         let child = Command::new(example("editor"))

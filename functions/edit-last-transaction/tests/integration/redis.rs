@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use support::{Api, Backend, Environment, LUNCH, store};
+use support::{Api, Backend, Environment, LUNCH};
 
 async fn pttl(url: &str, key: &str) -> i64 {
     let mut connection = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
@@ -13,7 +13,7 @@ async fn pttl(url: &str, key: &str) -> i64 {
 #[ignore = "needs redis-server"]
 async fn an_edit_sets_3600_seconds_under_the_seeds_key_on_redis() {
     let mut environment = Environment::start(Backend::Redis).await;
-    let api = Api::new(store(&environment));
+    let api = Api::new(environment.store());
     let (url, key) = (environment.redis().unwrap().url(), format!("user:{}:last_transaction", api.user));
     api.put(LUNCH).await;
     assert!((3_590_000..=3_600_000).contains(&pttl(&url, &key).await));
@@ -34,7 +34,7 @@ async fn an_edit_sets_3600_seconds_under_the_seeds_key_on_redis() {
 #[ignore = "needs redis-server"]
 async fn bytes_that_are_no_text_are_broken_too_on_redis() {
     let mut environment = Environment::start(Backend::Redis).await;
-    let api = Api::new(store(&environment));
+    let api = Api::new(environment.store());
     let mut connection = redis::Client::open(environment.redis().unwrap().url())
         .unwrap()
         .get_multiplexed_async_connection()

@@ -11,7 +11,7 @@ use onetap_config::Secret;
 #[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
 use onetap_store::lease::unique_token;
-use onetap_store::{Batch, Expect, Key, Memory, Store, idem, open};
+use onetap_store::{Batch, Expect, Key, Memory, Store, idem};
 use serde_json::Value;
 
 pub const TOKEN: &str = "test-token";
@@ -25,11 +25,6 @@ pub const DINNER: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時�
 pub const MISSING: &str = "目前沒有可修改的交易記錄（交易記錄會在 1 小時後自動清除）";
 pub const CHANGED: &str = "交易已變更，請重新操作";
 pub const BROKEN: &str = "資料格式錯誤，請重新記帳";
-
-/// The store that these variables name.
-pub fn store(environment: &Environment) -> Arc<dyn Store> {
-    open(&onetap_store::Config::from_lookup(|name| environment.lookup(name)).unwrap()).unwrap()
-}
 
 pub fn memory() -> Arc<dyn Store> {
     Arc::new(Memory::new())
@@ -48,20 +43,20 @@ macro_rules! on_every_backend {
         #[ignore = "needs redis-server"]
         async fn $redis() {
             let environment = $crate::support::Environment::start($crate::support::Backend::Redis).await;
-            $scenario($crate::support::store(&environment)).await;
+            $scenario(environment.store()).await;
         }
 
         #[tokio::test]
         #[ignore = "needs redis-server"]
         async fn $upstash() {
             let environment = $crate::support::Environment::start($crate::support::Backend::Upstash).await;
-            $scenario($crate::support::store(&environment)).await;
+            $scenario(environment.store()).await;
         }
 
         #[tokio::test]
         async fn $dynamodb() {
             let environment = $crate::support::Environment::start($crate::support::Backend::DynamoDb).await;
-            $scenario($crate::support::store(&environment)).await;
+            $scenario(environment.store()).await;
         }
 
         #[tokio::test]
@@ -69,7 +64,7 @@ macro_rules! on_every_backend {
         async fn $local() {
             let environment =
                 $crate::support::Environment::start($crate::support::Backend::DynamoDbLocal).await;
-            $scenario($crate::support::store(&environment)).await;
+            $scenario(environment.store()).await;
         }
     };
 }

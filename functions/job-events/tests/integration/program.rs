@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onetap_bus::{Bus, Job};
 use onetap_servers::{Fault, Proxy, RuntimeApi};
-use support::{World, stores};
+use support::World;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_job-events");
 
@@ -63,8 +63,8 @@ async fn a_job_is_streamed_through_the_runtime_api_on_dynamodb() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_stream_counts_is_among_the_metrics_of_its_own_invocation() {
     let world = World::dynamodb().await;
-    let proxy = Proxy::start(world.variable("AWS_ENDPOINT_URL_DYNAMODB")).await;
-    let mut variables = stores::dynamodb(proxy.url(), stores::PATIENT);
+    let proxy = Proxy::start(&world.variable("AWS_ENDPOINT_URL_DYNAMODB")).await;
+    let mut variables = world.servers().variables_with("AWS_ENDPOINT_URL_DYNAMODB", proxy.url());
     variables
         .extend([("JOB_EVENTS_SECRET", "secret".to_owned()), ("JOB_EVENTS_ALLOW_ORIGIN", "*".to_owned())]);
     let api = RuntimeApi::start();

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use onetap_servers::environment::Variable;
 use onetap_sqs::{SqsBatchResponse, SqsEvent};
 use queue_consumer::QueueConsumer;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -12,7 +13,6 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex, Notify};
 
 use super::later;
-use crate::support::stores::Environment;
 
 pub struct Worker {
     body: Body,
@@ -23,7 +23,7 @@ pub struct Worker {
 
 enum Body {
     Task(Arc<QueueConsumer>),
-    Process(Environment, Mutex<Option<Box<Process>>>),
+    Process(Vec<Variable>, Mutex<Option<Box<Process>>>),
 }
 
 struct Process {
@@ -37,8 +37,8 @@ impl Worker {
         Worker::new(Body::Task(Arc::new(consumer)))
     }
 
-    pub fn process(environment: &Environment) -> Worker {
-        Worker::new(Body::Process(environment.clone(), Mutex::default()))
+    pub fn process(environment: &[Variable]) -> Worker {
+        Worker::new(Body::Process(environment.to_vec(), Mutex::default()))
     }
 
     fn new(body: Body) -> Worker {
@@ -86,7 +86,7 @@ impl Worker {
 }
 
 impl Process {
-    fn start(environment: &Environment) -> Process {
+    fn start(environment: &[Variable]) -> Process {
         let mut child = Command::new(example("worker"))
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())

@@ -8,13 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use harness::plan::malformed;
 use harness::{batch, failed, later, received};
-use onetap_servers::{Dynamo, Proxy, Redis, Upstash, create_table, dynamo};
+use onetap_servers::{Proxy, dynamo};
 use onetap_sqs::{Queue, SqsEvent, poll};
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Batch, Commit, Error, Store, Write, forward};
 use queue_consumer::QueueConsumer;
-use support::stores::PATIENT;
-use support::{World, event_text, on_every_backend, stores};
+use support::{World, event_text, on_every_backend};
 use tokio::time::Instant;
 
 on_every_backend! {
@@ -107,13 +106,12 @@ async fn assert_untouched(world: &World) {
         let shown = format!("{:?}", world.store);
         assert!(shown.contains("names: 0"), "{shown}");
     } else {
-        let (_, url) =
-            world.environment.iter().find(|(name, _)| *name == "AWS_ENDPOINT_URL_DYNAMODB").unwrap();
+        let url = world.variable("AWS_ENDPOINT_URL_DYNAMODB");
         let scan = serde_json::json!({
-            "TableName": "onetap", "FilterExpression": "contains(pk, :domain)",
+            "TableName": world.variable("DYNAMODB_TABLE"), "FilterExpression": "contains(pk, :domain)",
             "ExpressionAttributeValues": {":domain": {"S": world.domain}},
         });
-        let (status, answer) = dynamo::call(url, "Scan", &scan).await;
+        let (status, answer) = dynamo::call(&url, "Scan", &scan).await;
         assert_eq!((status, &answer["Count"]), (200, &serde_json::json!(0)));
     }
 }
@@ -140,26 +138,21 @@ async fn a_number_that_another_stage_took_fails(world: World) {
 #[tokio::test]
 #[ignore = "needs redis-server"]
 async fn a_batch_of_ten_is_one_request_on_upstash() {
-    let redis = Redis::start().await;
-    let gateway = Upstash::start(&redis.url()).await;
-    let world = World::memory().await;
-    let store = stores::store(&stores::upstash(gateway.url(), gateway.token(), PATIENT));
-    let consumer = QueueConsumer::new(store, world.config.clone());
+    let world = World::upstash().await;
+    let consumer = consumer(&world);
     for round in 1..=2 {
         let answer = consumer.handle(batch(bodies(&world, 10..20)).await, later()).await;
         assert_eq!(answer.batch_item_failures, []);
-        assert_eq!(gateway.requests(), round, "new ones and duplicates alike");
+        assert_eq!(world.servers().gateway().unwrap().requests(), round, "new ones and duplicates alike");
     }
 }
 
 #[tokio::test]
 async fn an_event_is_a_read_and_a_transaction_on_dynamodb() {
-    let server = Dynamo::start().await;
-    create_table(&server.url(), "onetap").await;
-    let proxy = Proxy::start(&server.url()).await;
     let world = World::dynamodb().await;
-    let consumer =
-        QueueConsumer::new(stores::store(&stores::dynamodb(proxy.url(), PATIENT)), world.config.clone());
+    let proxy = Proxy::start(&world.variable("AWS_ENDPOINT_URL_DYNAMODB")).await;
+    let store = world.servers().store_with("AWS_ENDPOINT_URL_DYNAMODB", proxy.url());
+    let consumer = QueueConsumer::new(store, world.config.clone());
     let jobs = (0..10).map(|n| event_text(&world.job(&n.to_string()), "vision", 10, "{}"));
     let batch = batch(jobs).await;
     assert_eq!(consumer.handle(batch.clone(), later()).await.batch_item_failures, []);

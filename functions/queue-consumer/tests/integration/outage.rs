@@ -14,8 +14,7 @@ use onetap_sqs::{Queue, SqsEvent};
 use onetap_store::Store;
 use onetap_store::testing::{Fault, Faulty};
 use queue_consumer::QueueConsumer;
-use support::stores::PATIENT;
-use support::{World, stores};
+use support::World;
 use tokio::time::sleep;
 
 const JOBS: usize = 10;
@@ -92,7 +91,7 @@ async fn nothing_is_lost_or_doubled_by_an_outage_on_redis() {
     let subscriber = Subscriber::start(&world).await.unwrap();
     let address = world.redis.clone().unwrap().replace("redis://", "");
     let proxy = TcpProxy::start(address).await;
-    let store = stores::store(&stores::redis(proxy.url(), PATIENT));
+    let store = world.servers().store_with("REDIS_URL", proxy.url());
     let break_it = || {
         proxy.refuse(true);
         // First the answers fail to come, then the connections break.
@@ -107,20 +106,16 @@ async fn nothing_is_lost_or_doubled_by_an_outage_on_redis() {
     plan.assert_published(subscriber.heard().await);
 }
 
-/// Through a proxy that does the first requests without answering, then nothing at all.
-async fn behind_a_proxy(
-    world: World,
-    environment: impl Fn(String) -> stores::Environment,
-    upstream: &str,
-) -> (World, Plan) {
-    let proxy = Proxy::start(upstream).await;
-    let store = stores::store(&environment(proxy.url()));
+/// Through a proxy that does the first requests without answering, then nothing at all. `url` is the variable that
+/// names the server.
+async fn behind_a_proxy(world: &World, url: &'static str) -> Plan {
+    let proxy = Proxy::start(&world.variable(url)).await;
+    let store = world.servers().store_with(url, proxy.url());
     let break_it = || {
         proxy.inject_next(vec![Broken::DropReply; 6]);
         proxy.inject(Some(Broken::Close));
     };
-    let plan = survives(&world, store, break_it, || proxy.inject(None)).await;
-    (world, plan)
+    survives(world, store, break_it, || proxy.inject(None)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,25 +123,17 @@ async fn behind_a_proxy(
 async fn nothing_is_lost_or_doubled_by_an_outage_on_upstash() {
     let world = World::upstash().await;
     let subscriber = Subscriber::start(&world).await.unwrap();
-    let (url, token) = (
-        world.variable("UPSTASH_REDIS_REST_URL").to_owned(),
-        world.variable("UPSTASH_REDIS_REST_TOKEN").to_owned(),
-    );
-    let (_world, plan) = behind_a_proxy(world, |proxy| stores::upstash(proxy, &token, PATIENT), &url).await;
+    let plan = behind_a_proxy(&world, "UPSTASH_REDIS_REST_URL").await;
     plan.assert_published(subscriber.heard().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_or_doubled_by_an_outage_on_dynamodb() {
-    let world = World::dynamodb().await;
-    let url = world.variable("AWS_ENDPOINT_URL_DYNAMODB").to_owned();
-    behind_a_proxy(world, |proxy| stores::dynamodb(proxy, PATIENT), &url).await;
+    behind_a_proxy(&World::dynamodb().await, "AWS_ENDPOINT_URL_DYNAMODB").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs DynamoDB Local"]
 async fn nothing_is_lost_or_doubled_by_an_outage_on_dynamodb_local() {
-    let world = World::dynamodb_local().await;
-    let url = world.variable("AWS_ENDPOINT_URL_DYNAMODB").to_owned();
-    behind_a_proxy(world, |proxy| stores::dynamodb(proxy, PATIENT), &url).await;
+    behind_a_proxy(&World::dynamodb_local().await, "AWS_ENDPOINT_URL_DYNAMODB").await;
 }

@@ -17,7 +17,7 @@ use onetap_line::testing::{Fault as LineFault, MessagingApi};
 pub use onetap_servers::{Backend, Environment};
 use onetap_store::lease::unique_token;
 use onetap_store::testing::Gate;
-use onetap_store::{Memory, Store, open};
+use onetap_store::{Memory, Store};
 use onetap_weather::{Error, Forecast, Moment, Place, Provider, Sample};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -235,6 +235,6 @@ pub fn line_answers() -> [(LineFault, u16, &'static str); 7] {
 /// A store on a backend's real servers, which end with their environment. It waits as patiently as the bot does.
 pub async fn start(backend: Backend) -> (Arc<dyn Store>, Environment) {
     let environment = Environment::start(backend).await.with("STORE_TIMEOUT_MS", "30000");
-    let store = open(&onetap_store::Config::from_lookup(|name| environment.lookup(name)).unwrap()).unwrap();
+    let store = environment.store();
     (store, environment)
 }

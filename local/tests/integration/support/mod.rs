@@ -69,7 +69,7 @@ impl Runner {
         serde_json::from_str(&first.data).unwrap()
     }
 
-    /// What `user` was told so far.
+    /// The replies to `user` so far.
     pub async fn said(&self, user: &str) -> Vec<String> {
         let replies = self.snapshot().await["replies"].take();
         let own = replies.as_array().unwrap().iter().filter(|reply| reply["user"] == user);

@@ -9,10 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use onetap_bus::{Bus, Event, Follower, Resume};
-use onetap_servers::{Redis, TcpProxy};
+use onetap_servers::TcpProxy;
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Batch, BoxStream, Channel, Error, Keep, Record, Store, forward};
-use support::{World, on_every_backend, stores};
+use support::{World, on_every_backend};
 use tokio::time::{Instant, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -223,11 +223,10 @@ async fn followers_of_a_running_job_are_told_every_event_once(world: World) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs redis-server"]
 async fn a_broken_subscription_is_renewed_on_redis() {
-    let redis = Redis::start().await;
-    let proxy = TcpProxy::start(redis.addr()).await;
     let world = World::redis().await;
-    let store = stores::store(&stores::redis(proxy.url(), stores::PATIENT));
-    let bus = Bus::new(stores::store(&stores::redis(redis.url(), stores::PATIENT)), world.config.clone());
+    let proxy = TcpProxy::start(world.redis.as_deref().unwrap().trim_start_matches("redis://")).await;
+    let store = world.servers().store_with("REDIS_URL", proxy.url());
+    let bus = Bus::new(world.store.clone(), world.config.clone());
     let mut follower = Follower::start(store, world.job("a"), Resume::default()).await.unwrap();
     for event in whole_job(&world) {
         proxy.cut();

@@ -146,7 +146,7 @@ async fn an_event_whose_own_marker_went_first_is_a_duplicate(world: World) {
 
 async fn the_largest_event_is_published(world: World) {
     let small = event(&world.job("a"), "vision", 10, r#""""#).text().len();
-    let pad = "字".repeat((onetap_bus::MAX_EVENT - small) / 3);
+    let pad = "字".repeat((onetap_bus::MAX_EVENT_BYTES - small) / 3);
     let events: Vec<Event> =
         (10..14).map(|seq| event(&world.job("a"), "vision", seq, &format!("\"{pad}\""))).collect();
     for answer in bus(&world).publish_each(&events).await {

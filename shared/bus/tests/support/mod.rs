@@ -1,18 +1,13 @@
 //! A bus on every backend, for the tests of this crate and of the functions above it.
 #![allow(dead_code, unreachable_pub, unused_macros, reason = "every test file uses its part")]
 
-#[path = "../../../store/tests/support/mod.rs"]
-pub mod stores;
-
-use std::any::Any;
 use std::sync::Arc;
 
 use onetap_bus::{Config, Event, Job};
-use onetap_servers::dynamodb_local;
+use onetap_servers::environment::Variable;
+use onetap_servers::{Backend, Environment};
 use onetap_store::lease::unique_token;
 use onetap_store::{Log, Memory, Record, Store};
-
-use stores::{Environment, PATIENT};
 
 /// A store, and what tests must know of it.
 pub struct World {
@@ -21,64 +16,64 @@ pub struct World {
     /// A domain that no other test has: some servers are shared.
     pub domain: String,
     /// How another process opens the same store; empty in memory.
-    pub environment: Environment,
+    pub environment: Vec<Variable>,
     /// Where the Redis behind it is, if there is one.
     pub redis: Option<String>,
-    _server: Box<dyn Any + Send>,
+    servers: Option<Environment>,
 }
 
 impl World {
-    fn new(
-        store: Arc<dyn Store>,
-        environment: Environment,
-        redis: Option<String>,
-        server: impl Any + Send,
-    ) -> World {
+    fn new(store: Arc<dyn Store>, mut servers: Option<Environment>) -> World {
+        let environment = servers.as_ref().map(|servers| servers.variables().to_vec()).unwrap_or_default();
         let shard_streams = !environment.contains(&("STORE", "dynamodb".to_owned()));
         let config = Config { shard_streams, ..Config::default() };
         let domain = format!("t{}", &unique_token()[..16]);
-        World { store, config, domain, environment, redis, _server: Box::new(server) }
+        let redis = servers.as_mut().and_then(Environment::redis).map(|redis| redis.url());
+        World { store, config, domain, environment, redis, servers }
     }
 
-    /// A variable of the store's environment.
-    pub fn variable(&self, name: &str) -> &str {
-        &self.environment.iter().find(|(n, _)| *n == name).unwrap().1
+    async fn on(backend: Backend) -> World {
+        let servers = Environment::start(backend).await;
+        World::new(servers.store(), Some(servers))
     }
 
     pub async fn memory() -> World {
-        World::new(Arc::new(Memory::new()), Vec::new(), None, ())
+        World::new(Arc::new(Memory::new()), None)
     }
 
     pub async fn redis() -> World {
-        let (store, server) = stores::open_redis().await;
-        World::new(store, stores::redis(server.url(), PATIENT), Some(server.url()), server)
+        World::on(Backend::Redis).await
     }
 
     pub async fn upstash() -> World {
-        let (store, (gateway, server)) = stores::open_upstash().await;
-        let environment = stores::upstash(gateway.url(), gateway.token(), PATIENT);
-        World::new(store, environment, Some(server.url()), (gateway, server))
+        World::on(Backend::Upstash).await
     }
 
     pub async fn dynamodb() -> World {
-        let (store, server) = stores::open_dynoxide().await;
-        World::new(store, stores::dynamodb(server.url(), PATIENT), None, server)
+        World::on(Backend::DynamoDb).await
     }
 
     pub async fn dynamodb_local() -> World {
-        let (store, server) = stores::open_dynamodb_local().await;
-        World::new(store, stores::dynamodb(dynamodb_local(), PATIENT), None, server)
+        World::on(Backend::DynamoDbLocal).await
+    }
+
+    /// The servers; memory has none.
+    pub fn servers(&self) -> &Environment {
+        self.servers.as_ref().unwrap()
+    }
+
+    /// A variable of the store's environment.
+    pub fn variable(&self, name: &str) -> String {
+        self.servers().lookup(name).unwrap()
     }
 
     /// The same store for readers that stay: one that polls does so four times a second, and leaves the server some
     /// time for others.
     pub fn patient_store(&self) -> Arc<dyn Store> {
-        if self.environment.is_empty() {
-            return self.store.clone();
+        match &self.servers {
+            Some(servers) => servers.store_with("SSE_POLL_MS", "250"),
+            None => self.store.clone(),
         }
-        let polls = |name: &str| name == "SSE_POLL_MS";
-        let rest = self.environment.iter().filter(|(name, _)| !polls(name)).cloned();
-        stores::store(&rest.chain([("SSE_POLL_MS", "250".to_owned())]).collect())
     }
 
     /// A job of this world's domain. Markers hold no domain, so that the id is its own too.
