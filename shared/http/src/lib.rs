@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod idle;
+pub mod tls;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -74,13 +75,7 @@ impl Client {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        let tls =
-            rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-                .with_safe_default_protocol_versions()
-                // Only a provider without the protocol versions of its own build fails here, and ring has both.
-                .unwrap_or_else(|_| rustls::ClientConfig::builder())
-                .with_root_certificates(roots())
-                .with_no_client_auth();
+        let tls = tls::client_config(tls::bundled_roots());
         let https =
             hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         Client { connector: https.wrap_connector(tcp), idle: Idle::default() }
@@ -142,13 +137,13 @@ impl Client {
     async fn connection(&self, origin: &Origin, uri: &Uri) -> Result<Ready, Error> {
         let mut connect = pin!(self.connect(uri));
         loop {
-            let added = self.idle.added();
-            if let Some(connection) = self.idle.take(origin) {
-                return Ok(Ready { connection, was_idle: true });
-            }
+            let one_is_idle = match self.idle.take(origin) {
+                Ok(connection) => return Ok(Ready { connection, was_idle: true }),
+                Err(one_is_idle) => one_is_idle,
+            };
             tokio::select! {
                 connection = &mut connect => return Ok(Ready { connection: connection?, was_idle: false }),
-                () = added => {}
+                () = one_is_idle => {}
             }
         }
     }
@@ -193,9 +188,4 @@ fn addressed<B>(mut request: Request<B>) -> Request<B> {
     let path = uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
     request
-}
-
-/// Mozilla's roots, compiled in: reading the system's costs several starts of a function.
-fn roots() -> rustls::RootCertStore {
-    rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }
 }
