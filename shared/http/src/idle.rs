@@ -1,4 +1,4 @@
-//! Connections that wait for their next request.
+//! Idle connections, kept for the next request to their server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 /// Shorter than servers keep idle connections open: a thawed Lambda must not send into a closed one.
-const IDLE_LIMIT: Duration = Duration::from_secs(20);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection that requests are sent on, one at a time.
 pub(crate) type Connection = SendRequest<Full<Bytes>>;
@@ -48,7 +48,8 @@ struct Server {
 impl Server {
     /// Drops the connections that are closed or were idle for too long.
     fn prune(&mut self) {
-        self.connections.retain(|(connection, since)| connection.is_ready() && since.elapsed() < IDLE_LIMIT);
+        self.connections
+            .retain(|(connection, since)| connection.is_ready() && since.elapsed() < IDLE_TIMEOUT);
     }
 }
 
