@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use onetap_ledger::Moment;
 use onetap_line::Messages;
 use onetap_line::reply::Outcome as Sent;
-use onetap_line::webhook::{Chat, Event, Kind, Message, Mode};
+use onetap_line::webhook::{Chat, Event, IncomingMessage as Message, Kind, Mode};
 use onetap_store::idem::{Claim, Claimed, Committed, Run};
 use onetap_store::lease::{self, Acquire, Release};
 use onetap_store::{Batch, Commit, Error, Key, Lease, Mismatch};
