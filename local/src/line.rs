@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use onetap_config::Secret;
-use onetap_line::Delivery;
+use onetap_line::WebhookBody;
 use onetap_line::signature::{Verdict, verify};
-use onetap_line::testing::{MessagingApi, Taken};
+use onetap_line::testing::{AcceptedReply, MessagingApi};
 use serde_json::{Value, json};
 
 use crate::bounded_map::BoundedMap;
@@ -55,7 +55,7 @@ impl Line {
         if verify(secrets, body, signature) != Verdict::Genuine {
             return;
         }
-        let events = Delivery::parse(body).map(|delivery| delivery.events).unwrap_or_default();
+        let events = WebhookBody::parse(body).map(|delivery| delivery.events).unwrap_or_default();
         let mut recipients = self.recipients.lock().unwrap_or_else(PoisonError::into_inner);
         for event in events {
             if let Some(token) = event.reply_token.filter(|token| recipients.get(token).is_none()) {
@@ -72,7 +72,7 @@ impl Line {
     }
 }
 
-fn reply(taken: &Taken, recipient: Recipient) -> Reply {
+fn reply(taken: &AcceptedReply, recipient: Recipient) -> Reply {
     let texts: Vec<&str> = taken.messages.iter().filter_map(|message| message["text"].as_str()).collect();
     let text = texts.join("\n");
     let items = taken.messages.last().and_then(|message| message["quickReply"]["items"].as_array());

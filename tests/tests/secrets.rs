@@ -357,8 +357,8 @@ async fn nothing_of_the_idempotency_engine_shows_a_key_a_payload_or_a_value() {
 #[tokio::test]
 async fn nothing_that_was_read_from_a_request_shows_its_words() {
     let body = delivery("午餐 98765432109876 信用卡", "PLANTED-id").to_string();
-    hides(onetap_line::Delivery::parse(body.as_bytes()).unwrap());
-    hides(onetap_line::Delivery::parse(b"PLANTED").unwrap_err());
+    hides(onetap_line::WebhookBody::parse(body.as_bytes()).unwrap());
+    hides(onetap_line::WebhookBody::parse(b"PLANTED").unwrap_err());
     hides(onetap_ledger::Entry::from_body(entry().as_bytes()).unwrap());
     hides(onetap_ledger::Entry::from_body(br#"{"PLANTED":1}"#).unwrap_err());
     hides(onetap_ledger::Patch::from_body(r#"{"附註":"PLANTED"}"#.as_bytes()).unwrap());

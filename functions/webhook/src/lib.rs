@@ -18,7 +18,7 @@ use http::{Method, StatusCode, header};
 use lambda_http::{Body, Request, Response};
 use onetap_config::{ConfigError, Variables};
 use onetap_line::signature::{Verdict, verify};
-use onetap_line::{Client, Delivery};
+use onetap_line::{Client, WebhookBody};
 use onetap_store::idem::Idempotency;
 use onetap_store::lease::unique_token;
 use onetap_store::{Store, open};
@@ -100,7 +100,7 @@ impl Webhook {
             tracing::warn!("a delivery is not signed by LINE");
             return Err(StatusCode::UNAUTHORIZED);
         }
-        let Ok(Delivery { events }) = Delivery::parse(body) else {
+        let Ok(WebhookBody { events }) = WebhookBody::parse(body) else {
             tracing::warn!("a delivery is signed, and not JSON");
             return Err(StatusCode::BAD_REQUEST);
         };

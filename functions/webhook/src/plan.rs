@@ -2,7 +2,7 @@
 
 use onetap_ledger::chat::{self, Sentence};
 use onetap_ledger::{Change, Moment};
-use onetap_line::webhook::{Chat, Event, Kind, Message};
+use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
 use onetap_weather::places::{by_address, is_place_text, nearest, search};
 use onetap_weather::{Found, Place};
 use percent_encoding::percent_decode_str;
@@ -27,7 +27,8 @@ impl Scope {
         match (self, &event.kind) {
             (
                 Scope::All,
-                Kind::Message(Message::Text(_) | Message::Location { .. }) | Kind::Postback { .. },
+                Kind::Message(IncomingMessage::Text(_) | IncomingMessage::Location { .. })
+                | Kind::Postback { .. },
             ) => true,
             (Scope::Selective, Kind::Postback { .. }) => matches!(plan, Plan::Saved(_) | Plan::Recent),
             _ => false,
@@ -127,8 +128,8 @@ pub fn plan(event: &Event, now: Moment) -> Plan {
     }
     match &event.kind {
         Kind::Postback { data } => postback(data),
-        Kind::Message(Message::Text(text)) => words(text.trim(), event.source.chat, now),
-        Kind::Message(Message::Location { address, latitude, longitude }) => {
+        Kind::Message(IncomingMessage::Text(text)) => words(text.trim(), event.source.chat, now),
+        Kind::Message(IncomingMessage::Location { address, latitude, longitude }) => {
             let named = address.as_deref().and_then(by_address);
             named
                 .or_else(|| nearest(*latitude, *longitude))
@@ -137,7 +138,9 @@ pub fn plan(event: &Event, now: Moment) -> Plan {
         Kind::Follow => Plan::Follow,
         Kind::Unfollow => Plan::Unfollow,
         Kind::Join => Plan::Say(Say::Greeting),
-        Kind::Message(Message::Other(_)) | Kind::Leave | Kind::Other(_) | Kind::Skipped(_) => Plan::Ignore,
+        Kind::Message(IncomingMessage::Other(_)) | Kind::Leave | Kind::Other(_) | Kind::Skipped(_) => {
+            Plan::Ignore
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The work of one event: what it writes is committed before its reply, everything else after it.
 
 use onetap_line::Messages;
-use onetap_line::webhook::{Chat, Event, Kind, Message};
+use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
 use onetap_store::idem::{Committed, Run};
 use onetap_store::lease::Release;
 use onetap_store::{Batch, Commit, Error, Lease, Round, edit};
@@ -55,7 +55,7 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
 
 fn ignored(event: &Event) -> Ended {
     match event.kind {
-        Kind::Skipped(_) | Kind::Other(_) | Kind::Message(Message::Other(_)) => Ended::Skipped,
+        Kind::Skipped(_) | Kind::Other(_) | Kind::Message(IncomingMessage::Other(_)) => Ended::Skipped,
         _ if event.source.chat == Chat::Unknown => Ended::Skipped,
         _ => Ended::Ignored,
     }

@@ -1,4 +1,4 @@
-//! Connections that wait for their next request.
+//! Idle connections, kept for the next request to their server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use http::uri::{Authority, Scheme};
 use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 /// Shorter than servers keep idle connections open: a thawed Lambda must not send into a closed one.
-const IDLE_LIMIT: Duration = Duration::from_secs(20);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection that requests are sent on, one at a time.
 pub(crate) type Connection = SendRequest<Full<Bytes>>;
@@ -35,22 +35,34 @@ impl Origin {
 
 /// The idle connections; a clone shares them.
 #[derive(Clone, Default)]
-pub(crate) struct Idle(Arc<Shared>);
+pub(crate) struct Idle(Arc<Mutex<HashMap<Origin, Server>>>);
 
 #[derive(Default)]
-struct Shared {
-    /// The connections of each server, each with the time since when it is idle, the oldest first.
-    connections: Mutex<HashMap<Origin, Vec<(Connection, Instant)>>>,
-    added: Notify,
+struct Server {
+    /// Each connection with the time since when it is idle, the oldest first.
+    connections: Vec<(Connection, Instant)>,
+    /// Wakes one of the requests that wait for a connection.
+    added: Arc<Notify>,
+}
+
+impl Server {
+    /// Drops the connections that are closed or were idle for too long.
+    fn prune(&mut self) {
+        self.connections
+            .retain(|(connection, since)| connection.is_ready() && since.elapsed() < IDLE_TIMEOUT);
+    }
 }
 
 impl Idle {
-    /// The connection that was used last: the server is the least likely to have closed it.
-    pub(crate) fn take(&self, origin: &Origin) -> Option<Connection> {
-        let mut all = self.connections();
-        let connections = all.get_mut(origin)?;
-        connections.retain(|(connection, since)| connection.is_ready() && since.elapsed() < IDLE_LIMIT);
-        connections.pop().map(|(connection, _)| connection)
+    /// The connection that was used last: the server is the least likely to have closed it. Without any, a future that
+    /// ends when one has become idle; another request may take it first.
+    pub(crate) fn take(&self, origin: &Origin) -> Result<Connection, OwnedNotified> {
+        let mut servers = self.servers();
+        let server = servers.entry(origin.clone()).or_default();
+        server.prune();
+        let (connection, _) =
+            server.connections.pop().ok_or_else(|| Arc::clone(&server.added).notified_owned())?;
+        Ok(connection)
     }
 
     /// Keeps a connection for the next request, once it has finished its last one. A closed connection is dropped.
@@ -67,17 +79,16 @@ impl Idle {
         }
     }
 
-    /// Ends when a connection becomes idle after this call.
-    pub(crate) fn added(&self) -> Notified<'_> {
-        self.0.added.notified()
-    }
-
     fn add(&self, origin: Origin, connection: Connection) {
-        self.connections().entry(origin).or_default().push((connection, Instant::now()));
-        self.0.added.notify_waiters();
+        let mut servers = self.servers();
+        // All of them: a server that is never asked again would keep its connections open.
+        servers.values_mut().for_each(Server::prune);
+        let server = servers.entry(origin).or_default();
+        server.connections.push((connection, Instant::now()));
+        server.added.notify_one();
     }
 
-    fn connections(&self) -> MutexGuard<'_, HashMap<Origin, Vec<(Connection, Instant)>>> {
-        self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    fn servers(&self) -> MutexGuard<'_, HashMap<Origin, Server>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod idle;
+pub mod tls;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -19,17 +20,17 @@ use idle::{Connection, Idle, Origin};
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
-/// An exchange that gave no whole answer. It names no address and no body: both can hold secrets.
+/// Why there is no complete response. It contains no address and no body: both can hold secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// There was no connection: refused, broken or out of time during name look-up, TCP or TLS. Nothing of the request
-    /// was sent.
+    /// There is no connection: refused, broken or timed out during name look-up, TCP or TLS. Nothing of the request was
+    /// sent.
     NotConnected,
-    /// The connection broke before the answer was whole; the request may have been carried out.
+    /// The connection broke before the response was complete; the request may have been carried out.
     Interrupted,
-    /// The time was up after the request was handed to a connection; it may have been carried out.
+    /// The deadline passed after the request was handed to a connection; it may have been carried out.
     TimedOut,
-    /// The answer is larger than the caller takes.
+    /// The response is larger than the caller allows.
     TooLarge,
 }
 
@@ -74,27 +75,21 @@ impl Client {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        let tls =
-            rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-                .with_safe_default_protocol_versions()
-                // Only a provider without the protocol versions of its own build fails here, and ring has both.
-                .unwrap_or_else(|_| rustls::ClientConfig::builder())
-                .with_root_certificates(roots())
-                .with_no_client_auth();
+        let tls = tls::client_config(tls::bundled_roots());
         let https =
             hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         Client { connector: https.wrap_connector(tcp), idle: Idle::default() }
     }
 
-    /// Sends a request and reads the whole answer, both before `deadline`, taking at most `max_body` bytes.
+    /// Sends a request and reads the whole response, both before `deadline` and at most `max_body` bytes.
     pub async fn send(
         &self,
         request: Request<Bytes>,
         deadline: Instant,
         max_body: usize,
     ) -> Result<Response<Bytes>, Error> {
-        let Exchange { answer, connection, origin } = self.exchange(request, deadline).await?;
-        let (parts, body) = answer.into_parts();
+        let Exchange { response, connection, origin } = self.exchange(request, deadline).await?;
+        let (parts, body) = response.into_parts();
         match timeout_at(deadline, Limited::new(body, max_body).collect()).await {
             Ok(Ok(body)) => {
                 self.idle.keep(origin, connection);
@@ -106,15 +101,15 @@ impl Client {
         }
     }
 
-    /// Sends a request and returns once the answer's head is there, before `deadline`; its body may go on for ever.
+    /// Sends a request and returns the response once its head is there, before `deadline`; its body may have no end.
     pub async fn open(
         &self,
         request: Request<Bytes>,
         deadline: Instant,
     ) -> Result<Response<Incoming>, Error> {
-        let Exchange { answer, connection, origin } = self.exchange(request, deadline).await?;
+        let Exchange { response, connection, origin } = self.exchange(request, deadline).await?;
         self.idle.keep(origin, connection);
-        Ok(answer)
+        Ok(response)
     }
 
     async fn exchange(&self, request: Request<Bytes>, deadline: Instant) -> Result<Exchange, Error> {
@@ -127,7 +122,7 @@ impl Client {
             let Ready { mut connection, was_idle } = ready.unwrap_or(Err(Error::NotConnected))?;
             let sent = timeout_at(deadline, connection.try_send_request(request)).await;
             match sent.map_err(|_| Error::TimedOut)? {
-                Ok(answer) => return Ok(Exchange { answer, connection, origin }),
+                Ok(response) => return Ok(Exchange { response, connection, origin }),
                 // hyper hands the request back if it has written nothing of it, because the connection was closed.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) if was_idle => request = unsent,
@@ -138,17 +133,17 @@ impl Client {
         }
     }
 
-    /// An idle connection, or a new one; while that is being established, one that becomes idle is as good.
+    /// An idle connection, or a new one. While the new one is being established, one that becomes idle is taken instead.
     async fn connection(&self, origin: &Origin, uri: &Uri) -> Result<Ready, Error> {
         let mut connect = pin!(self.connect(uri));
         loop {
-            let added = self.idle.added();
-            if let Some(connection) = self.idle.take(origin) {
-                return Ok(Ready { connection, was_idle: true });
-            }
+            let one_is_idle = match self.idle.take(origin) {
+                Ok(connection) => return Ok(Ready { connection, was_idle: true }),
+                Err(one_is_idle) => one_is_idle,
+            };
             tokio::select! {
                 connection = &mut connect => return Ok(Ready { connection: connection?, was_idle: false }),
-                () = added => {}
+                () = one_is_idle => {}
             }
         }
     }
@@ -158,7 +153,7 @@ impl Client {
         poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|_| Error::NotConnected)?;
         let stream = connector.call(uri.clone()).await.map_err(|_| Error::NotConnected)?;
         let (mut connection, io) = http1::handshake(stream).await.map_err(|_| Error::NotConnected)?;
-        // It ends with its connection, and what breaks it is told to the request that it breaks.
+        // The task ends with its connection, and the request on it gets the error that broke it.
         tokio::spawn(io);
         connection.ready().await.map_err(|_| Error::NotConnected)?;
         Ok(connection)
@@ -171,14 +166,14 @@ struct Ready {
     was_idle: bool,
 }
 
-/// An answer whose body may still be on its way.
+/// A response whose body may not have arrived yet.
 struct Exchange {
-    answer: Response<Incoming>,
+    response: Response<Incoming>,
     connection: Connection,
     origin: Origin,
 }
 
-/// The request as it goes over the wire: the path alone, and the server's name as a header.
+/// The request as HTTP/1.1 sends it: the path alone, and the server's name as a header.
 fn addressed<B>(mut request: Request<B>) -> Request<B> {
     let uri = std::mem::take(request.uri_mut());
     let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
@@ -193,9 +188,4 @@ fn addressed<B>(mut request: Request<B>) -> Request<B> {
     let path = uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
     request
-}
-
-/// Mozilla's roots, compiled in: reading the system's costs several starts of a function.
-fn roots() -> rustls::RootCertStore {
-    rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }
 }

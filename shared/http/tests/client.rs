@@ -7,7 +7,7 @@ use http::Request;
 use onetap_http::{Bytes, Client, Error};
 use onetap_servers::{Broken, Fault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 fn post(url: &str) -> Request<Bytes> {
@@ -22,6 +22,15 @@ fn later() -> Instant {
 /// For servers that never answer: long enough to connect on a busy machine.
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(2)
+}
+
+/// Reads a request and answers it.
+async fn answer(stream: &mut TcpStream) {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n{}") {
+        request.push(stream.read_u8().await.unwrap());
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
 }
 
 async fn sent(url: &str) -> Result<u16, Error> {
@@ -92,6 +101,25 @@ async fn a_connection_is_used_again_until_it_was_idle_for_too_long() {
 }
 
 #[tokio::test]
+async fn a_connection_to_a_server_that_is_not_asked_again_is_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (client, once) = (Client::new(), format!("http://{}", listener.local_addr().unwrap()));
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { client.send(post(&once), later(), 1 << 10).await }
+    });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    answer(&mut stream).await;
+    assert_eq!(first.await.unwrap().unwrap().status(), 200);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(21)).await;
+    tokio::time::resume();
+    let another = Broken::start(Fault::Status(200, "{}".into())).await;
+    assert_eq!(client.send(post(&another.url()), later(), 1 << 10).await.unwrap().status(), 200);
+    assert_eq!(timeout(Duration::from_secs(60), stream.read(&mut [0])).await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_request_that_waits_for_a_connection_takes_one_that_becomes_idle() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
@@ -100,13 +128,6 @@ async fn a_request_that_waits_for_a_connection_takes_one_that_becomes_idle() {
     let request = || {
         let client = client.clone();
         tokio::spawn(async move { client.send(post(&format!("http://{addr}")), later(), 1 << 10).await })
-    };
-    let answer = async |stream: &mut TcpStream| {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n{}") {
-            head.push(stream.read_u8().await.unwrap());
-        }
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
     };
     let first = request();
     let (mut stream, _) = listener.accept().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a channel needs: its secrets, its token, and where the Messaging API is.
+//! The settings of a channel: its secrets, its access token, the address of the Messaging API.
 
 use http::{HeaderValue, Uri};
 use onetap_config::{ConfigError, Secret, Variables, is_http_url};

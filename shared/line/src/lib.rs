@@ -12,4 +12,4 @@ pub use config::Config;
 pub use message::{Action, Message, Messages};
 pub use reply::{Client, Outcome, Reply};
 pub use signature::Verdict;
-pub use webhook::{Delivery, Event};
+pub use webhook::{Event, WebhookBody};

@@ -1,4 +1,4 @@
-//! What a reply is made of. Whatever is built here is within LINE's limits: there is nothing left to refuse.
+//! The messages of a reply. Whatever is built here is within LINE's limits, so that LINE does not refuse it.
 
 use std::fmt;
 
@@ -23,13 +23,13 @@ pub mod limit {
     pub const URI: usize = 1000;
 }
 
-/// One to five messages: one reply.
+/// One to five messages, sent as one reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Messages(Vec<Message>);
 
 impl Messages {
-    /// And another message, if there are fewer than five.
+    /// Adds a message, if there are fewer than five.
     #[must_use]
     pub fn and(mut self, message: Message) -> Messages {
         self.0.push(message);
@@ -44,7 +44,7 @@ impl From<Message> for Messages {
     }
 }
 
-/// A text message, with quick replies or without. `Debug` does not show the words.
+/// A text message, with quick replies or without. `Debug` does not show the text.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type", rename = "text")]
 pub struct Message {
@@ -73,11 +73,11 @@ struct Item {
 /// What a tap on a quick reply does.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Action(Kind);
+pub struct Action(ActionKind);
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
-enum Kind {
+enum ActionKind {
     Message { label: String, text: String },
     Location { label: String },
     Uri { label: String, uri: String },
@@ -85,18 +85,18 @@ enum Kind {
 }
 
 impl Message {
-    /// A message of these words. What is longer than LINE takes ends in an ellipsis; what is empty, which LINE does
-    /// not take either, is one.
+    /// A message with this text. A text that is too long for LINE is cut and ends in an ellipsis; an empty text, which LINE
+    /// refuses, becomes an ellipsis.
     pub fn text(text: impl Into<String>) -> Message {
         Message { text: fit(text.into(), limit::TEXT), quick_reply: QuickReply::default() }
     }
 
-    /// The words.
+    /// The text.
     pub fn as_text(&self) -> &str {
         &self.text
     }
 
-    /// With a quick reply more, if it is one and there are fewer than thirteen.
+    /// Adds a quick reply, unless it is `None` or there are thirteen already.
     #[must_use]
     pub fn quick_reply(mut self, action: impl Into<Option<Action>>) -> Message {
         let items = &mut self.quick_reply.items;
@@ -110,37 +110,36 @@ impl Action {
     /// Sends `text` as if the user had typed it.
     pub fn message(label: impl Into<String>, text: impl Into<String>) -> Action {
         let (label, text) = (fit(label.into(), limit::LABEL), fit(text.into(), limit::ACTION_TEXT));
-        Action(Kind::Message { label, text })
+        Action(ActionKind::Message { label, text })
     }
 
     /// Opens the map to send a location.
     pub fn location(label: impl Into<String>) -> Action {
-        Action(Kind::Location { label: fit(label.into(), limit::LABEL) })
+        Action(ActionKind::Location { label: fit(label.into(), limit::LABEL) })
     }
 
-    /// Opens an address: `http`, `https`, `line` or `tel`. None where LINE would not take it: half an address leads
-    /// nowhere.
+    /// Opens an address: `http`, `https`, `line` or `tel`. `None` where LINE would refuse it: an address cannot be cut.
     pub fn uri(label: impl Into<String>, uri: impl Into<String>) -> Option<Action> {
         let (label, uri) = (fit(label.into(), limit::LABEL), uri.into());
         let known = ["http://", "https://", "line://", "tel:"].iter().any(|scheme| uri.starts_with(scheme));
-        (known && units(&uri) <= limit::URI).then_some(Action(Kind::Uri { label, uri }))
+        (known && units(&uri) <= limit::URI).then_some(Action(ActionKind::Uri { label, uri }))
     }
 
-    /// Sends `data` back to the webhook, and shows the label in the chat as what the user chose. None where LINE
-    /// would not take the data: half of it would mean something else.
+    /// Sends `data` back to the webhook, and shows the label in the chat as what the user chose. `None` where
+    /// LINE would refuse the data: half of it would mean something else.
     pub fn postback(label: impl Into<String>, data: impl Into<String>) -> Option<Action> {
         let (label, data) = (fit(label.into(), limit::LABEL), data.into());
         let fits = (1..=limit::DATA).contains(&units(&data));
-        fits.then(|| Action(Kind::Postback { display_text: label.clone(), label, data }))
+        fits.then(|| Action(ActionKind::Postback { display_text: label.clone(), label, data }))
     }
 }
 
-/// As LINE counts.
+/// The length in UTF-16 units, as LINE counts it.
 pub(crate) fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// `text`, or as much of it as leaves room for an ellipsis.
+/// `text`, cut so that it fits into `limit` units with an ellipsis at its end.
 fn fit(mut text: String, limit: usize) -> String {
     if !text.is_empty() && units(&text) <= limit {
         return text;
@@ -164,10 +163,10 @@ impl fmt::Debug for Message {
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Kind::Message { .. } => "Action(message)",
-            Kind::Location { .. } => "Action(location)",
-            Kind::Uri { .. } => "Action(uri)",
-            Kind::Postback { .. } => "Action(postback)",
+            ActionKind::Message { .. } => "Action(message)",
+            ActionKind::Location { .. } => "Action(location)",
+            ActionKind::Uri { .. } => "Action(uri)",
+            ActionKind::Postback { .. } => "Action(postback)",
         })
     }
 }

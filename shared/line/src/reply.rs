@@ -1,4 +1,4 @@
-//! The reply: one a token, sent once.
+//! The client that sends replies: one for each reply token, sent once.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::{Config, Messages};
 
-/// More than any answer of the Messaging API has.
-const MAX_BODY: usize = 64 << 10;
+/// More than any response of the Messaging API has.
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Sends replies.
 ///
-/// A token is good for one reply, and LINE offers no key to recognise a repeat by: a reply that may have arrived is
+/// A reply token is good for one reply, and LINE has no idempotency key for replies: a reply that may have arrived is
 /// never sent again. Only the connection pool may try twice, where it knows that nothing was written.
 pub struct Client {
     http: onetap_http::Client,
@@ -23,7 +23,7 @@ pub struct Client {
     authorization: HeaderValue,
 }
 
-/// What became of a reply.
+/// The result of sending a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Reply {
@@ -36,19 +36,19 @@ pub struct Reply {
 /// How a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// LINE took it.
+    /// LINE accepted it.
     Sent,
-    /// The token was used, or is too old, or never was one: no reply to this event will ever be taken.
+    /// The reply token was used before, has expired or is unknown: LINE will never accept a reply to this event.
     InvalidToken,
-    /// LINE does not take this request, and would not take it again.
+    /// LINE refuses this request, and would refuse it again.
     BadRequest,
-    /// The channel's access token is not good, or not for this (401, 403).
+    /// LINE refuses the channel access token (401, 403).
     Unauthorized,
     /// Too many requests (429).
     RateLimited,
     /// LINE failed (5xx), perhaps after it had sent the messages on.
     ServerError,
-    /// There was no whole answer.
+    /// There was no complete response.
     Unreachable {
         /// Whether the request may have arrived all the same.
         maybe_sent: bool,
@@ -56,7 +56,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the user may have the messages: then nobody may send them again.
+    /// Whether the user may have the messages; they must not be sent again then.
     pub fn maybe_sent(self) -> bool {
         matches!(self, Outcome::Sent | Outcome::ServerError | Outcome::Unreachable { maybe_sent: true })
     }
@@ -89,7 +89,7 @@ impl Client {
         Ok(Client { http, uri: config.reply_uri()?, authorization: config.authorization()? })
     }
 
-    /// Answers the event that `reply_token` came with, before `deadline`.
+    /// Replies to the event that `reply_token` came with, before `deadline`.
     pub async fn reply(&self, reply_token: &str, messages: &Messages, deadline: Instant) -> Reply {
         // Strings and lists of them always serialize.
         let body = serde_json::to_vec(&Body { reply_token, messages }).unwrap_or_default();
@@ -98,8 +98,8 @@ impl Client {
         *request.uri_mut() = self.uri.clone();
         request.headers_mut().insert(header::AUTHORIZATION, self.authorization.clone());
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        match self.http.send(request, deadline, MAX_BODY).await {
-            Ok(answer) => Reply { outcome: outcome(&answer), request_id: request_id(&answer) },
+        match self.http.send(request, deadline, MAX_RESPONSE_BYTES).await {
+            Ok(response) => Reply { outcome: outcome(&response), request_id: request_id(&response) },
             Err(error) => {
                 let maybe_sent = error != onetap_http::Error::NotConnected;
                 Reply { outcome: Outcome::Unreachable { maybe_sent }, request_id: None }
@@ -108,14 +108,14 @@ impl Client {
     }
 }
 
-fn outcome(answer: &Response<Bytes>) -> Outcome {
+fn outcome(response: &Response<Bytes>) -> Outcome {
     #[derive(Deserialize)]
     struct Refusal {
         message: String,
     }
-    match answer.status().as_u16() {
+    match response.status().as_u16() {
         200..300 => Outcome::Sent,
-        400 => match serde_json::from_slice::<Refusal>(answer.body()) {
+        400 => match serde_json::from_slice::<Refusal>(response.body()) {
             Ok(refusal) if refusal.message == "Invalid reply token" => Outcome::InvalidToken,
             _ => Outcome::BadRequest,
         },
@@ -126,9 +126,9 @@ fn outcome(answer: &Response<Bytes>) -> Outcome {
     }
 }
 
-/// Only what looks like an id: a header of somebody else's making goes into no log.
-fn request_id(answer: &Response<Bytes>) -> Option<String> {
-    let id = answer.headers().get("x-line-request-id")?.to_str().ok()?;
+/// Only what looks like an id: an arbitrary header must not get into a log.
+fn request_id(response: &Response<Bytes>) -> Option<String> {
+    let id = response.headers().get("x-line-request-id")?.to_str().ok()?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
     ((1..=64).contains(&id.len()) && id.bytes().all(plain)).then(|| id.to_owned())
 }

@@ -18,10 +18,9 @@ pub enum Verdict {
     Wrong,
 }
 
-/// Judges the header `x-line-signature` of a request with this body: the bytes as they came, before any parsing.
+/// Checks the header `x-line-signature` of a request against its body: the raw bytes, before any parsing.
 ///
-/// The comparison takes the same time wherever the difference is. What is not base64, or not as long as a signature,
-/// is simply wrong.
+/// The comparison takes constant time. A header that is not base64, or not as long as a signature, is wrong.
 pub fn verify(secrets: &[Secret], body: &[u8], header: Option<&str>) -> Verdict {
     let Some(header) = header else {
         return Verdict::Missing;
@@ -33,12 +32,12 @@ pub fn verify(secrets: &[Secret], body: &[u8], header: Option<&str>) -> Verdict 
     if secrets.iter().any(signed) { Verdict::Genuine } else { Verdict::Wrong }
 }
 
-/// The header that LINE would send: for tests and the local runner.
+/// The header that LINE would send, for tests and the local runner.
 pub fn sign(secret: &Secret, body: &[u8]) -> String {
     mac(secret, body).map(|mac| STANDARD.encode(mac.finalize().into_bytes())).unwrap_or_default()
 }
 
-/// Always there: an HMAC's key may have any length. The type does not know.
+/// Always `Some`: an HMAC key may have any length.
 fn mac(secret: &Secret, body: &[u8]) -> Option<Hmac<Sha256>> {
     let mut mac = Hmac::new_from_slice(secret.reveal().as_bytes()).ok()?;
     mac.update(body);

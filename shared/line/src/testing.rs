@@ -1,8 +1,8 @@
-//! A Messaging API of our own, on a loopback port: as strict as LINE's where onetap talks to it.
+//! A local Messaging API, on a loopback port: as strict as LINE's where onetap calls it.
 //!
 //! It enforces the bearer token, the shape and limits of text messages with quick replies (no other message is sent
-//! here, so no other is taken, nor any field it does not know) and that a reply token works once. It keeps the replies
-//! it took. Faults can be put before it, one a request or for good.
+//! here, so no other is accepted, nor any field it does not know) and that a reply token works once. It keeps the replies
+//! that it accepted. Faults can be injected, for the next request or for all.
 
 mod rules;
 
@@ -23,8 +23,8 @@ use onetap_config::Secret;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// How many replies, and how many tokens, are kept: a runner may run for weeks. LINE's own tokens die sooner.
-const KEPT: usize = 10_000;
+/// The newest replies, and the newest tokens, that are kept: a runner may run for weeks. LINE's own tokens expire sooner.
+const MAX_KEPT: usize = 10_000;
 
 /// A running Messaging API; it stops when dropped.
 pub struct MessagingApi {
@@ -34,16 +34,16 @@ pub struct MessagingApi {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// A reply that was taken.
+/// A reply that was accepted.
 #[derive(Clone, PartialEq)]
-pub struct Taken {
+pub struct AcceptedReply {
     /// Which event it answers.
     pub reply_token: String,
     /// Its messages, as they were sent.
     pub messages: Vec<Value>,
 }
 
-impl Taken {
+impl AcceptedReply {
     /// The text of its first message.
     pub fn text(&self) -> &str {
         self.messages.first().and_then(|message| message["text"].as_str()).unwrap_or_default()
@@ -53,13 +53,13 @@ impl Taken {
 /// What happens to a request instead of, or before, its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// This status and body; the reply is not taken.
+    /// This status and body; the reply is not accepted.
     Status(u16, String),
-    /// The reply is taken, but only after this time.
+    /// The reply is accepted, but only after this time.
     Delay(Duration),
-    /// The connection closes; the reply is not taken.
+    /// The connection closes; the reply is not accepted.
     Close,
-    /// The reply is taken, then the connection closes without an answer.
+    /// The reply is accepted, then the connection closes without a response.
     DropAnswer,
 }
 
@@ -69,9 +69,9 @@ struct State {
     inner: Mutex<Inner>,
 }
 
-type Observer = dyn Fn(&Taken) + Send + Sync;
+type Observer = dyn Fn(&AcceptedReply) + Send + Sync;
 
-/// The newest texts, each once.
+/// The newest texts, without duplicates.
 #[derive(Default)]
 struct Recent {
     order: VecDeque<String>,
@@ -85,7 +85,7 @@ impl Recent {
         if new {
             self.order.push_back(text);
         }
-        if self.order.len() > KEPT {
+        if self.order.len() > MAX_KEPT {
             self.order.pop_front().map(|oldest| self.texts.remove(&oldest));
         }
         new
@@ -96,14 +96,14 @@ impl Recent {
 struct Inner {
     issued: Option<Recent>,
     used: Recent,
-    taken: VecDeque<Taken>,
+    accepted: VecDeque<AcceptedReply>,
     requests: usize,
     queued: VecDeque<Fault>,
     standing: Option<Fault>,
 }
 
 impl MessagingApi {
-    /// Starts one that takes requests with this channel access token, on a free loopback port and a thread of its own,
+    /// Starts one that accepts requests with this channel access token, on a free loopback port and a thread of its own,
     /// so that it answers while its caller's runtime is blocked.
     pub fn start(token: Secret) -> io::Result<MessagingApi> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -132,37 +132,37 @@ impl MessagingApi {
         self.inner().issued.get_or_insert_default().insert(reply_token.into());
     }
 
-    /// Has `observer` told of every reply as it is taken, before its sender is. The first one stays.
-    pub fn observe(&self, observer: impl Fn(&Taken) + Send + Sync + 'static) {
+    /// Calls `observer` for every reply that is accepted, before the sender gets its response. A second observer is ignored.
+    pub fn observe(&self, observer: impl Fn(&AcceptedReply) + Send + Sync + 'static) {
         let _ = self.state.observer.set(Box::new(observer));
     }
 
-    /// Answers a request that came another way than through the own port: status and JSON.
+    /// Status and JSON for a request that did not come through the port of this server.
     pub fn answer(&self, request: &Request<Bytes>) -> (StatusCode, String) {
-        self.state.judge(request)
+        self.state.response_to(request)
     }
 
-    /// The replies that were taken so far, oldest first.
-    pub fn replies(&self) -> Vec<Taken> {
-        self.inner().taken.iter().cloned().collect()
+    /// The replies that were accepted so far, oldest first.
+    pub fn replies(&self) -> Vec<AcceptedReply> {
+        self.inner().accepted.iter().cloned().collect()
     }
 
-    /// Those, and forgets them.
-    pub fn take_replies(&self) -> Vec<Taken> {
-        self.inner().taken.drain(..).collect()
+    /// The same replies; they are no longer kept.
+    pub fn take_replies(&self) -> Vec<AcceptedReply> {
+        self.inner().accepted.drain(..).collect()
     }
 
-    /// How many requests arrived so far, of whatever end.
+    /// How many requests arrived so far, whatever became of them.
     pub fn requests(&self) -> usize {
         self.inner().requests
     }
 
-    /// Puts `fault` before the next request that has none yet.
+    /// Injects `fault` into the next request that has none yet.
     pub fn fail_next(&self, fault: Fault) {
         self.inner().queued.push_back(fault);
     }
 
-    /// Puts `fault` before every request from now on, or takes it away.
+    /// Injects `fault` into every request from now on; `None` ends it.
     pub fn fail_always(&self, fault: Option<Fault>) {
         self.inner().standing = fault;
     }
@@ -214,21 +214,21 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
     let request = Request::from_parts(head, body);
     let (status, body) = match fault {
-        None => state.judge(&request),
+        None => state.response_to(&request),
         Some(Fault::Status(status, body)) => {
             (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
         }
         Some(Fault::Delay(time)) => {
-            // In a task of its own: what has arrived is taken, also when the caller no longer waits for it.
+            // In a task of its own: a request that has arrived is handled also when the caller no longer waits for it.
             let late = async move {
                 tokio::time::sleep(time).await;
-                state.judge(&request)
+                state.response_to(&request)
             };
             tokio::spawn(late).await.map_err(|_| Closed)?
         }
         Some(Fault::Close) => return Err(Closed),
         Some(Fault::DropAnswer) => {
-            state.judge(&request);
+            state.response_to(&request);
             return Err(Closed);
         }
     };
@@ -247,8 +247,9 @@ impl State {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In LINE's order: where, who, what, and only then the token, which a bad request does not use up.
-    fn judge(&self, request: &Request<Bytes>) -> (StatusCode, String) {
+    /// The response. Checks are in LINE's order: path, access token, body, and last the reply token, which a bad request
+    /// does not use up.
+    fn response_to(&self, request: &Request<Bytes>) -> (StatusCode, String) {
         let refuse = |status, message: &str| (status, json!({ "message": message }).to_string());
         let sent = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         if request.uri().path() != "/v2/bot/message/reply" {
@@ -281,14 +282,14 @@ impl State {
                 .collect();
             return (StatusCode::BAD_REQUEST, json!({ "message": message, "details": details }).to_string());
         }
-        let taken = self.inner().take(&body);
-        match taken {
-            Some(taken) => {
+        let accepted = self.inner().accept(&body);
+        match accepted {
+            Some(accepted) => {
                 if let Some(observer) = self.observer.get() {
-                    observer(&taken);
+                    observer(&accepted);
                 }
                 let ids: Vec<Value> =
-                    (0..taken.messages.len()).map(|n| json!({ "id": n.to_string() })).collect();
+                    (0..accepted.messages.len()).map(|n| json!({ "id": n.to_string() })).collect();
                 (StatusCode::OK, json!({ "sentMessages": ids }).to_string())
             }
             None => refuse(StatusCode::BAD_REQUEST, "Invalid reply token"),
@@ -297,26 +298,26 @@ impl State {
 }
 
 impl Inner {
-    /// The fault before the next request, and that request's number.
+    /// The fault for the next request, and that request's number.
     fn next(&mut self) -> (Option<Fault>, usize) {
         self.requests += 1;
         (self.queued.pop_front().or_else(|| self.standing.clone()), self.requests)
     }
 
-    /// Takes a reply that obeys the rules, if its token is good.
-    fn take(&mut self, body: &Value) -> Option<Taken> {
+    /// Accepts a reply that obeys the rules, if its token is good.
+    fn accept(&mut self, body: &Value) -> Option<AcceptedReply> {
         let reply_token = body["replyToken"].as_str()?.to_owned();
         let issued = self.issued.as_ref().is_none_or(|issued| issued.texts.contains(&reply_token));
         if !issued || !self.used.insert(reply_token.clone()) {
             return None;
         }
         let messages = body["messages"].as_array()?.clone();
-        let taken = Taken { reply_token, messages };
-        self.taken.push_back(taken.clone());
-        if self.taken.len() > KEPT {
-            self.taken.pop_front();
+        let accepted = AcceptedReply { reply_token, messages };
+        self.accepted.push_back(accepted.clone());
+        if self.accepted.len() > MAX_KEPT {
+            self.accepted.pop_front();
         }
-        Some(taken)
+        Some(accepted)
     }
 }
 
@@ -326,8 +327,8 @@ impl fmt::Debug for MessagingApi {
     }
 }
 
-impl fmt::Debug for Taken {
+impl fmt::Debug for AcceptedReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Taken({} messages)", self.messages.len())
+        write!(f, "AcceptedReply({} messages)", self.messages.len())
     }
 }

@@ -1,8 +1,8 @@
-//! What LINE delivers, read leniently.
+//! What LINE sends, parsed leniently.
 //!
-//! A delivery is a list of events, and every part of every event may be missing, new, or of a type nobody expected.
-//! So nothing is decoded before it is needed, and each part for itself: `{"events":[…]}` is cut into events, an event
-//! into its fields, a field into a text or a number, and whatever fails to be one is just not there.
+//! A request body is a list of events, and every part of every event may be missing, new, or of an unexpected type. So
+//! each part is decoded by itself: `{"events":[…]}` into events, an event into its fields, a field into a text or a number.
+//! A part that cannot be decoded counts as missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +13,12 @@ use serde_json::value::RawValue;
 
 /// The body of a webhook request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Delivery {
+pub struct WebhookBody {
     /// In LINE's order. JSON of another shape has none; neither has the console's *Verify* button.
     pub events: Vec<Event>,
 }
 
-/// The body is no JSON.
+/// The body is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotJson;
 
@@ -30,18 +30,18 @@ impl fmt::Display for NotJson {
 
 impl std::error::Error for NotJson {}
 
-/// Something that happened in a chat. `Debug` shows its kind, and nothing that somebody said or is.
+/// Something that happened in a chat. `Debug` shows its kind, and nothing about the user.
 #[derive(Clone, PartialEq)]
 pub struct Event {
-    /// Names this event however often it is delivered.
+    /// The same for every delivery of this event.
     pub webhook_event_id: Option<String>,
     /// What happened.
     pub kind: Kind,
     /// Where, and by whom.
     pub source: Source,
-    /// Good for one reply, soon.
+    /// Good for one reply, for a short time.
     pub reply_token: Option<String>,
-    /// Whether it is ours to answer.
+    /// Whether this channel may answer it.
     pub mode: Mode,
     /// Whether LINE says that it sent the event before.
     pub is_redelivery: bool,
@@ -53,10 +53,10 @@ pub struct Event {
 #[derive(Clone, PartialEq)]
 pub enum Kind {
     /// Somebody sent something.
-    Message(Message),
+    Message(IncomingMessage),
     /// Somebody tapped a button that carries `data`.
     Postback {
-        /// As the button was made with: here a query string.
+        /// The data of the button: here a query string.
         data: String,
     },
     /// A user added the bot, or unblocked it.
@@ -69,14 +69,14 @@ pub enum Kind {
     Leave,
     /// Another type, by LINE's name for it.
     Other(String),
-    /// It lacks a field without which nothing can be done with it; this is the field.
+    /// It cannot be handled because this field is missing.
     Skipped(&'static str),
 }
 
-/// Something that was sent.
+/// A message that a user sent.
 #[derive(Clone, PartialEq)]
-pub enum Message {
-    /// Words.
+pub enum IncomingMessage {
+    /// A text message.
     Text(String),
     /// A place on the map.
     Location {
@@ -113,23 +113,23 @@ pub enum Chat {
     Unknown,
 }
 
-/// Whether an event is ours to answer.
+/// Whether this channel may answer an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It is. Older events do not say so.
+    /// It may. Older events do not say so.
     Active,
-    /// Another module of the channel answers, or a mode that is not known here: send nothing.
+    /// Another module of the channel answers, or the mode is unknown: send nothing.
     Standby,
 }
 
-impl Delivery {
-    /// Reads a body. Fails only where it is no JSON at all.
-    pub fn parse(body: &[u8]) -> Result<Delivery, NotJson> {
+impl WebhookBody {
+    /// Parses a body. Fails only if it is not JSON.
+    pub fn parse(body: &[u8]) -> Result<WebhookBody, NotJson> {
         let body = std::str::from_utf8(body).map_err(|_| NotJson)?;
-        // Skipping over it checks all of it, however deep it is nested.
+        // `IgnoredAny` checks all of it without building anything, however deep it is nested.
         serde_json::from_str::<IgnoredAny>(body).map_err(|_| NotJson)?;
         let events: Vec<&RawValue> = Fields::of(body).list("events");
-        Ok(Delivery { events: events.into_iter().map(|event| Event::parse(event.get())).collect() })
+        Ok(WebhookBody { events: events.into_iter().map(|event| Event::parse(event.get())).collect() })
     }
 }
 
@@ -145,7 +145,7 @@ impl Event {
         let reply_token = fields.text("replyToken");
         let kind = Kind::parse(&fields).unwrap_or_else(Kind::Skipped);
         let kind = match kind {
-            // Without a token there is no answering. In standby none is expected.
+            // Without a reply token nothing can be answered. In standby none is expected.
             Kind::Message(_) | Kind::Postback { .. } if mode == Mode::Active && reply_token.is_none() => {
                 Kind::Skipped("replyToken")
             }
@@ -164,10 +164,10 @@ impl Event {
 }
 
 impl Kind {
-    /// Or the field that it lacks.
+    /// The kind, or the field that is missing.
     fn parse(event: &Fields<'_>) -> Result<Kind, &'static str> {
         Ok(match event.text("type").ok_or("type")?.as_str() {
-            "message" => Kind::Message(Message::parse(&event.object("message"))?),
+            "message" => Kind::Message(IncomingMessage::parse(&event.object("message"))?),
             "postback" => {
                 Kind::Postback { data: event.object("postback").text("data").ok_or("postback.data")? }
             }
@@ -179,12 +179,12 @@ impl Kind {
         })
     }
 
-    /// Its name for logs and metrics: one of few, whatever LINE sends.
+    /// Its name for logs and metrics: one of a fixed set, whatever LINE sends.
     pub fn label(&self) -> &'static str {
         match self {
-            Kind::Message(Message::Text(_)) => "text",
-            Kind::Message(Message::Location { .. }) => "location",
-            Kind::Message(Message::Other(_)) => "message",
+            Kind::Message(IncomingMessage::Text(_)) => "text",
+            Kind::Message(IncomingMessage::Location { .. }) => "location",
+            Kind::Message(IncomingMessage::Other(_)) => "message",
             Kind::Postback { .. } => "postback",
             Kind::Follow => "follow",
             Kind::Unfollow => "unfollow",
@@ -196,16 +196,16 @@ impl Kind {
     }
 }
 
-impl Message {
-    fn parse(message: &Fields<'_>) -> Result<Message, &'static str> {
+impl IncomingMessage {
+    fn parse(message: &Fields<'_>) -> Result<IncomingMessage, &'static str> {
         Ok(match message.text("type").ok_or("message.type")?.as_str() {
-            "text" => Message::Text(message.text("text").ok_or("message.text")?),
-            "location" => Message::Location {
+            "text" => IncomingMessage::Text(message.text("text").ok_or("message.text")?),
+            "location" => IncomingMessage::Location {
                 address: message.text("address"),
                 latitude: message.get("latitude").ok_or("message.latitude")?,
                 longitude: message.get("longitude").ok_or("message.longitude")?,
             },
-            other => Message::Other(type_name(other)),
+            other => IncomingMessage::Other(type_name(other)),
         })
     }
 }
@@ -231,14 +231,14 @@ impl Chat {
     }
 }
 
-/// A type that LINE may add is a plain word; anything else is not repeated, for it may end up in a log.
+/// A type that LINE may add is a plain word; anything else is replaced, because the name may get into a log.
 fn type_name(name: &str) -> String {
     let plain = name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphabetic());
     if plain { name.to_owned() } else { "?".to_owned() }
 }
 
-/// The fields of a JSON object, each still as it was written; of anything else, none. Of a field that is there twice
-/// the last counts, as in most parsers.
+/// The fields of a JSON object, not yet decoded; no fields if it is not an object. Of duplicate fields the last counts, as
+/// in most parsers.
 #[derive(Default)]
 struct Fields<'a>(BTreeMap<String, &'a RawValue>);
 
@@ -259,7 +259,7 @@ impl<'a> Fields<'a> {
         serde_json::from_str(self.0.get(name)?.get()).ok()
     }
 
-    /// An empty text says no more than a missing one.
+    /// An empty text counts as missing.
     fn text(&self, name: &str) -> Option<String> {
         self.get(name).filter(|text: &String| !text.is_empty())
     }
@@ -287,12 +287,12 @@ impl fmt::Debug for Kind {
     }
 }
 
-impl fmt::Debug for Message {
+impl fmt::Debug for IncomingMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Message::Text(text) => write!(f, "Text({} bytes)", text.len()),
-            Message::Location { .. } => f.write_str("Location(…)"),
-            Message::Other(name) => write!(f, "Other({name})"),
+            IncomingMessage::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            IncomingMessage::Location { .. } => f.write_str("Location(…)"),
+            IncomingMessage::Other(name) => write!(f, "Other({name})"),
         }
     }
 }

@@ -50,7 +50,7 @@ fn install(default: LevelFilter, writer: BoxMakeWriter) {
         .with_current_span(true)
         .with_span_list(false)
         .with_writer(writer);
-    // Below debug the crates underneath log whole events, and a user's words with them: that is never asked for.
+    // At trace level dependencies log whole events, with what a user wrote: never allow it.
     let no_bodies = LevelFilter::DEBUG;
     // An error means that this process has a subscriber or a recorder already.
     let _ = tracing_subscriber::registry().with(filter).with(no_bodies).with(lines).try_init();
@@ -62,7 +62,7 @@ pub fn count(name: &'static str, labels: &[(&'static str, &str)]) {
     add(name, labels, 1);
 }
 
-/// `n` more of `name`. 0 is told too, so that a metric can be there before anything was counted.
+/// `n` more of `name`. 0 is reported too, so that a metric exists before anything was counted.
 pub fn add(name: &'static str, labels: &[(&'static str, &str)], n: u64) {
     metrics::counter!(name, owned(labels)).increment(n);
 }

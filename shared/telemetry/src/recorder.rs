@@ -70,7 +70,7 @@ impl HistogramFn for Histogram {
         }
         values.count += 1;
         values.sum += value;
-        // Where nobody takes them (the local runner), the newest are enough.
+        // Where nothing flushes them (the local runner), only the newest are kept.
         if values.unsent.len() == MAX_VALUES_PER_LINE {
             values.unsent.remove(0);
         }

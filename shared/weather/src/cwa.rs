@@ -1,4 +1,4 @@
-//! The Central Weather Administration's township forecasts: F-D0047, the next three days, one dataset a county.
+//! The Central Weather Administration's township forecasts: F-D0047, the next three days, one dataset for each county.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ const TEMPERATURE: &str = "溫度";
 const RAIN: &str = "3小時降雨機率";
 const WEATHER: &str = "天氣現象";
 
-/// `F-D0047-0NN` by county. In-between numbers are the same counties by the week.
+/// `F-D0047-0NN` by county. The numbers between them are the weekly forecasts of the same counties.
 const DATASETS: [(&str, &str); 22] = [
     ("宜蘭縣", "001"),
     ("桃園市", "005"),
@@ -57,7 +57,7 @@ impl Cwa {
         Cwa { http, base_url: base_url.to_owned(), key }
     }
 
-    /// The key is a part of it, so it is for the wire only.
+    /// Contains the key: only for the request itself, never for a log or an error.
     fn url(&self, place: &Place) -> Option<String> {
         let (_, dataset) = DATASETS.iter().find(|(county, _)| *county == place.county())?;
         let encode = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
@@ -81,8 +81,8 @@ impl Provider for Cwa {
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
         let url = self.url(place).ok_or(Error::BadAnswer)?;
         let body = get(&self.http, &url, deadline).await?;
-        let answer: Answer = serde_json::from_slice(&body).map_err(|_| Error::BadAnswer)?;
-        let periods = answer.periods(place);
+        let response: Response = serde_json::from_slice(&body).map_err(|_| Error::BadAnswer)?;
+        let periods = response.periods(place);
         if periods.is_empty() {
             return Err(Error::BadAnswer);
         }
@@ -91,7 +91,7 @@ impl Provider for Cwa {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct Response {
     records: Records,
 }
 
@@ -121,7 +121,7 @@ struct Element {
     time: Vec<Time>,
 }
 
-/// Either a moment (`DataTime`) or a span, and the values of it.
+/// Either a moment (`DataTime`) or a span, with its values.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Time {
@@ -147,9 +147,9 @@ impl Time {
     }
 }
 
-impl Answer {
-    /// The spans of 天氣現象, each with the rain of the same span and the highest of the temperatures in it. They come
-    /// by the hour at first and every three hours later on, and one at a span's end belongs to the next.
+impl Response {
+    /// The spans of 天氣現象, each with the rain probability of the same span and its highest temperature. Temperatures are
+    /// hourly at first and three-hourly later; one at the end of a span belongs to the next span.
     fn periods(&self, place: &Place) -> Vec<Period> {
         let locations = self.records.locations.iter().flat_map(|county| &county.location);
         let Some(location) = locations.into_iter().find(|l| l.location_name == place.township()) else {

@@ -1,4 +1,4 @@
-//! A forecast, and the text message it makes.
+//! A forecast, and its text message.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use onetap_calendar::Moment;
 
 use crate::Place;
 
-/// How many periods a message shows: a day.
-const SHOWN: usize = 8;
+/// The periods that a message shows: a day.
+const PERIODS_SHOWN: usize = 8;
 
-/// The sky, from the mildest to what one most needs to hear of.
+/// The sky, ordered from the mildest to the most severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sky {
     /// A code that is not in the tables.
@@ -91,15 +91,15 @@ pub struct Period {
     pub start: Moment,
     /// When it ends.
     pub end: Moment,
-    /// What the sky is like, at its worst.
+    /// The sky at its most severe.
     pub sky: Sky,
-    /// The highest temperature, in degrees Celsius, where the provider knows one.
+    /// The highest temperature, in degrees Celsius, if the provider has one.
     pub max: Option<i32>,
-    /// The probability of rain, in percent, where the provider knows one.
+    /// The probability of rain, in percent, if the provider has one.
     pub pop: Option<u8>,
 }
 
-/// The weather of a place, as a provider told it.
+/// The weather of a place, as a provider reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
     /// Where.
@@ -113,8 +113,8 @@ pub struct Forecast {
 impl Forecast {
     /// The message: the place, a line for each of the next eight periods, and when it was fetched.
     ///
-    /// What the provider does not know is `--`. Periods that were over at `updated` are left out, and an answer that
-    /// has nothing else says so: a forecast of yesterday helps nobody.
+    /// A value that the provider does not have is `--`. Periods that were over at `updated` are left out; if none is left,
+    /// the message says so.
     pub fn text(&self, updated: Moment) -> String {
         let mut text = self.place.name();
         text.push_str(if self.sample { "（範例資料）\n" } else { "\n" });
@@ -122,7 +122,7 @@ impl Forecast {
         if ahead.peek().is_none() {
             text.push_str("目前沒有預報資料\n");
         }
-        for period in ahead.take(SHOWN) {
+        for period in ahead.take(PERIODS_SHOWN) {
             let known = |number: Option<i32>| number.map_or_else(|| "--".to_owned(), |n| n.to_string());
             let (emoji, max, pop) = (period.sky.emoji(), known(period.max), known(period.pop.map(i32::from)));
             let (from, to) = (period.start.hour(), period.end.hour());

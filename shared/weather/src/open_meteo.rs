@@ -1,4 +1,4 @@
-//! Open-Meteo: hour by hour, anywhere, without a key.
+//! Open-Meteo: hourly forecasts for any position, without a key.
 
 use async_trait::async_trait;
 use onetap_calendar::Moment;
@@ -33,18 +33,18 @@ impl Provider for OpenMeteo {
              &timezone=Asia/Taipei&forecast_days=2"
         );
         let body = get(&self.http, &url, deadline).await?;
-        let answer: Answer = serde_json::from_slice(&body).map_err(|_| Error::BadAnswer)?;
-        let periods = answer.hourly.periods().ok_or(Error::BadAnswer)?;
+        let response: Response = serde_json::from_slice(&body).map_err(|_| Error::BadAnswer)?;
+        let periods = response.hourly.periods().ok_or(Error::BadAnswer)?;
         Ok(Forecast { place: *place, periods, sample: false })
     }
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct Response {
     hourly: Hourly,
 }
 
-/// Parallel lists: the values at an index are those of the time there, or null.
+/// Parallel lists: the values at an index belong to the time at that index, and may be null.
 #[derive(Deserialize)]
 struct Hourly {
     time: Vec<String>,
@@ -54,8 +54,8 @@ struct Hourly {
 }
 
 impl Hourly {
-    /// Three hours at a time. Temperature and sky are those at the hour, so that one at a period's end belongs to the
-    /// next; the probability is that of the hour *before* it, so that one at the end belongs to the period.
+    /// Periods of three hours. Temperature and sky are those at the hour, so that a value at the end of a period belongs to
+    /// the next one; the probability is that of the hour *before* it, so that a value at the end belongs to the period.
     fn periods(&self) -> Option<Vec<Period>> {
         let lengths =
             [&self.temperature_2m, &self.precipitation_probability, &self.weather_code].map(Vec::len);

@@ -1,7 +1,7 @@
 //! Taiwan's 368 townships: by name, by address, by position.
 //!
-//! The data is `data/places.csv`, made by `data/make-places`: formal names (臺, not 台), a point inside each, and how
-//! many kilometres from that point the township reaches.
+//! The data is `data/places.csv`, made by `data/make-places`: formal names (臺, not 台), a point inside each, and the
+//! distance in kilometres from that point to the farthest part of the township.
 
 use std::sync::LazyLock;
 
@@ -12,21 +12,21 @@ pub struct Place {
     township: &'static str,
     latitude: f64,
     longitude: f64,
-    reach: f64,
+    reach_km: f64,
 }
 
 static PLACES: LazyLock<Vec<Place>> =
     LazyLock::new(|| include_str!("../data/places.csv").lines().skip(1).filter_map(Place::row).collect());
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Found {
-    /// The only place it can mean.
+    /// The only match.
     One(&'static Place),
     /// Two or three to choose from.
     Few(Vec<&'static Place>),
-    /// More than a choice can offer: ask for a narrower name.
+    /// Too many to choose from: ask for a more exact name.
     Many,
     /// No place.
     Nothing,
@@ -37,7 +37,7 @@ impl Place {
         let mut fields = line.split(',');
         let (county, township) = (fields.next()?, fields.next()?);
         let mut number = || fields.next()?.parse().ok();
-        Some(Place { county, township, latitude: number()?, longitude: number()?, reach: number()? })
+        Some(Place { county, township, latitude: number()?, longitude: number()?, reach_km: number()? })
     }
 
     /// The county or city: 臺北市.
@@ -73,13 +73,13 @@ impl Place {
     }
 
     /// Kilometres to the township, taken as a disc of half its reach: from 天祥 the point of 秀林鄉 is far, but
-    /// 秀林鄉 is not. Below nothing where the disc covers the position.
+    /// 秀林鄉 is not. Negative where the disc covers the position.
     fn distance(&self, latitude: f64, longitude: f64) -> f64 {
         let (here, there) = (latitude.to_radians(), self.latitude.to_radians());
         let across = (self.longitude - longitude).to_radians();
         let chord =
             ((there - here) / 2.0).sin().powi(2) + here.cos() * there.cos() * (across / 2.0).sin().powi(2);
-        2.0 * 6371.0 * chord.clamp(0.0, 1.0).sqrt().asin() - self.reach / 2.0
+        2.0 * EARTH_RADIUS_KM * chord.clamp(0.0, 1.0).sqrt().asin() - self.reach_km / 2.0
     }
 }
 
@@ -96,7 +96,7 @@ pub fn is_place_text(text: &str) -> bool {
     (2..=7).contains(&text.chars().count()) && text.chars().all(chinese)
 }
 
-/// The places that `text` may mean; 台 is 臺. The narrowest reading that finds any wins:
+/// The places that `text` may mean; 台 is 臺. The first of these rules that finds any place decides:
 ///
 /// 1. a name in full: 南區 is 臺中市南區 and 臺南市南區, not 安南區; 新北永和區 is 新北市永和區;
 /// 2. a part of a township's name: 永和 is 永和區, 臺東 is 臺東市 rather than its whole county;
@@ -106,13 +106,13 @@ pub fn search(text: &str) -> Found {
         return Found::Nothing;
     }
     let wanted = formal(text.trim());
-    let readings: [&dyn Fn(&Place) -> bool; 3] = [
+    let rules: [&dyn Fn(&Place) -> bool; 3] = [
         &|place| wanted == place.township || wanted == place.name() || wanted == place.short_name(),
         &|place| place.township.contains(&wanted),
         &|place| place.name().contains(&wanted) || place.short_name().contains(&wanted),
     ];
-    for reading in readings {
-        let found: Vec<&Place> = all().iter().filter(|place| reading(place)).collect();
+    for rule in rules {
+        let found: Vec<&Place> = all().iter().filter(|place| rule(place)).collect();
         match found[..] {
             [] => {}
             [place] => return Found::One(place),
@@ -131,11 +131,11 @@ pub fn by_name(name: &str) -> Option<&'static Place> {
 
 /// The township that an address names: `106台北市大安區…`, `台灣臺北市 大安區…`, `大安區, 臺北市`.
 ///
-/// Without its county a township's name says nothing: Hong Kong has a 中西區 too.
+/// The address must name the county too: Hong Kong also has a 中西區.
 pub fn by_address(address: &str) -> Option<&'static Place> {
     let address: String = formal(address).chars().filter(|c| !c.is_whitespace()).collect();
-    // The county as it is written first: a road may be named after another one. What follows it comes first, then
-    // what stands before it; at one spot the longer name.
+    // The county that occurs first: a road may be named after another county. The township is searched after the county,
+    // then before it; of two names at one position the longer one counts.
     let (at, county) = all().iter().filter_map(|p| Some((address.find(p.county)?, p.county))).min()?;
     let (before, after) = (&address[..at], &address[at + county.len()..]);
     [after, before].into_iter().find_map(|part| {
@@ -154,16 +154,23 @@ pub fn nearest(latitude: f64, longitude: f64) -> Option<&'static Place> {
     let inside = |[south, west, north, east]: &[f64; 4]| {
         (*south..=*north).contains(&latitude) && (*west..=*east).contains(&longitude)
     };
-    if !TAIWAN.iter().any(inside) {
+    if !TAIWAN_BOXES.iter().any(inside) {
         return None;
     }
     let near = all().iter().map(|place| (place.distance(latitude, longitude), place));
-    near.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(distance, _)| *distance <= 15.0).map(|(_, place)| place)
+    near.min_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(distance, _)| *distance <= MAX_DISTANCE_KM)
+        .map(|(_, place)| place)
 }
 
-/// South, west, north, east of Taiwan's islands. Distance alone would not do: from Xiamen it is ten kilometres to
-/// 烈嶼鄉, and from Huangqi little more to 北竿鄉. Their coasts lie outside these.
-const TAIWAN: [[f64; 4]; 6] = [
+const EARTH_RADIUS_KM: f64 = 6371.0;
+
+/// The farthest that a position may be from the township it is matched to.
+const MAX_DISTANCE_KM: f64 = 15.0;
+
+/// Bounding boxes of Taiwan's islands: south, west, north, east. Distance alone is not enough: from Xiamen it is ten
+/// kilometres to 烈嶼鄉, and from Huangqi little more to 北竿鄉. Both coasts are outside these boxes.
+const TAIWAN_BOXES: [[f64; 4]; 6] = [
     [21.80, 119.90, 25.40, 122.10],  // the main island, 綠島, 蘭嶼, 琉球, 龜山島
     [23.10, 119.25, 23.85, 119.75],  // 澎湖
     [24.37, 118.205, 24.54, 118.50], // 金門
@@ -172,7 +179,7 @@ const TAIWAN: [[f64; 4]; 6] = [
     [26.30, 120.20, 26.42, 120.55],  // 亮島, 東引
 ];
 
-/// The form that the data is in.
+/// The spelling that the data uses.
 fn formal(name: &str) -> String {
     name.replace('台', "臺")
 }

@@ -11,24 +11,23 @@ use tokio::time::Instant;
 
 use crate::{Cwa, Forecast, OpenMeteo, Place, Sample};
 
-/// One that knows the weather.
+/// A weather service.
 #[async_trait]
 pub trait Provider: Debug + Send + Sync + 'static {
-    /// The weather of `place`, before `deadline`. One request, never repeated: whoever waits for a forecast waits no
-    /// longer than for one answer.
+    /// The forecast for `place`, before `deadline`. One request, never repeated: a repeat would come too late for the reply.
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error>;
 }
 
-/// Why there is no forecast. It names no address: the key is a part of it.
+/// Why there is no forecast. It contains no address, because the key is a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The provider cannot be reached, is broken, or has had enough of us.
+    /// The provider cannot be reached, failed (5xx), or limits our rate (429).
     Unavailable,
-    /// No answer before the deadline.
+    /// No response before the deadline.
     Late,
-    /// An answer that is no forecast of this place.
+    /// The response is not a forecast for this place.
     BadAnswer,
-    /// The provider does not take our key.
+    /// The provider refuses the key.
     KeyRefused,
 }
 
@@ -60,7 +59,7 @@ pub enum Config {
         /// `OPEN_METEO_BASE_URL`, else the public address.
         base_url: String,
     },
-    /// Made up.
+    /// Made-up weather, without a network.
     Sample,
 }
 
@@ -94,21 +93,21 @@ impl Config {
     }
 }
 
-/// More than any answer has; a whole county's forecast, which nobody asks for, is about a megabyte.
-const MAX_BODY: usize = 2 << 20;
+/// More than any response has; the forecast for a whole county, which is never requested, is about a megabyte.
+const MAX_RESPONSE_BYTES: usize = 2 << 20;
 
-/// The body of a 200, or what its absence means.
+/// The body of a 200 response, or the error that another response stands for.
 pub(crate) async fn get(http: &onetap_http::Client, url: &str, deadline: Instant) -> Result<Bytes, Error> {
     let mut request = Request::new(Bytes::new());
     *request.uri_mut() = url.parse().map_err(|_| Error::Unavailable)?;
     request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    let answer = http.send(request, deadline, MAX_BODY).await.map_err(|error| match error {
+    let response = http.send(request, deadline, MAX_RESPONSE_BYTES).await.map_err(|error| match error {
         onetap_http::Error::NotConnected | onetap_http::Error::Interrupted => Error::Unavailable,
         onetap_http::Error::TimedOut => Error::Late,
         onetap_http::Error::TooLarge => Error::BadAnswer,
     })?;
-    match answer.status().as_u16() {
-        200 => Ok(answer.into_body()),
+    match response.status().as_u16() {
+        200 => Ok(response.into_body()),
         401 | 403 => Err(Error::KeyRefused),
         429 | 500.. => Err(Error::Unavailable),
         _ => Err(Error::BadAnswer),

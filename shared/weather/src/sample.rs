@@ -1,4 +1,4 @@
-//! Weather that is made up: for the local runner, the tests and the benchmark, without a network.
+//! Made-up weather, without a network, for the local runner, the tests and the benchmark.
 
 use std::f64::consts::PI;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::provider::{Error, Provider};
 use crate::{Forecast, Period, Place, Sky};
 
-/// Makes the weather up, the same for the same place and hour, and says so in every answer.
+/// Made-up weather: always the same for the same place and hour, and marked as a sample in the message.
 #[derive(Debug, Default)]
 pub struct Sample {
     delay_ms: AtomicU64,
@@ -23,7 +23,7 @@ impl Sample {
         Sample::default()
     }
 
-    /// Answers after `delay` from now on, to show what a slow provider does.
+    /// Answers after `delay` from now on, as a slow provider does.
     pub fn set_delay(&self, delay: Duration) {
         self.delay_ms.store(delay.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -47,29 +47,29 @@ impl Provider for Sample {
     }
 }
 
-/// Believable, no more: warm in July and in the afternoon, warmer in the south, and chance decides about the rain.
+/// Plausible weather: warm in July and in the afternoon, warmer in the south, with pseudo-random rain.
 fn period(place: &Place, start: Moment) -> Period {
-    let chance = scatter(place, start);
+    let random = hash(place, start);
     let season = -6.0 * ((f64::from(start.date().month()) - 1.0) * PI / 6.0).cos();
     let daytime = -3.0 * ((f64::from(start.hour()) - 1.0) * PI / 12.0).cos();
     let south = 1.2 * (25.0 - place.latitude());
-    let pop = (chance % 11 * 10) as u8;
+    let pop = (random % 11 * 10) as u8;
     let sky = match pop {
-        0..=20 => [Sky::Clear, Sky::Fair, Sky::PartlyCloudy][(chance / 16 % 3) as usize],
+        0..=20 => [Sky::Clear, Sky::Fair, Sky::PartlyCloudy][(random / 16 % 3) as usize],
         30..=50 => Sky::Cloudy,
         60..=70 => Sky::Showers,
         80..=90 => Sky::Rain,
         _ => Sky::Thunder,
     };
-    let max = (22.0 + season + daytime + south + (chance / 64 % 3) as f64).round() as i32;
+    let max = (22.0 + season + daytime + south + (random / 64 % 3) as f64).round() as i32;
     Period { start, end: start.plus_hours(3), sky, max: Some(max), pop: Some(pop) }
 }
 
 /// FNV-1a over the place and the hour: the standard library's hash may differ from one release to the next.
-fn scatter(place: &Place, start: Moment) -> u64 {
+fn hash(place: &Place, start: Moment) -> u64 {
     let bytes = place.name().into_bytes().into_iter().chain(start.unix().to_be_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+    let fnv = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    hash >> 20
+    fnv >> 20
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use onetap_line::testing::Taken;
+use onetap_line::testing::AcceptedReply;
 use onetap_store::{Key, Log, Position, Store};
 use serde_json::Value;
 
@@ -83,7 +83,12 @@ impl Scenario {
 pub(super) type Observation = BTreeMap<String, Vec<String>>;
 
 /// What the run with this `id` left behind.
-pub(super) async fn observe(run: &Scenario, id: &str, store: &dyn Store, taken: &[Taken]) -> Observation {
+pub(super) async fn observe(
+    run: &Scenario,
+    id: &str,
+    store: &dyn Store,
+    taken: &[AcceptedReply],
+) -> Observation {
     let mut seen = Observation::new();
     let mut records: Vec<(Position, String)> = Vec::new();
     for name in &run.logs {
@@ -110,7 +115,7 @@ pub(super) async fn observe(run: &Scenario, id: &str, store: &dyn Store, taken: 
     }
     for token in &run.replies {
         let to_it = taken.iter().filter(|reply| reply.reply_token == *token);
-        let text = |reply: &Taken| match run.may_wait.contains(token) {
+        let text = |reply: &AcceptedReply| match run.may_wait.contains(token) {
             true => "told to wait, or answered".to_owned(),
             false => first_line(reply.text()),
         };

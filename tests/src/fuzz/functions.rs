@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use onetap_bus::{Bus, Event, Job};
 use onetap_config::Secret;
 use onetap_ledger::{Entry, etag};
-use onetap_line::Delivery;
+use onetap_line::WebhookBody;
 use onetap_line::testing::MessagingApi;
 use onetap_store::{Batch, Expect, Keep, Key, Log, Store, Ttl};
 use onetap_telemetry::Recorder;
@@ -52,7 +52,7 @@ pub fn webhook_body(bytes: &[u8]) {
         return;
     }
     assert!(matches!(status, StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR), "{status}");
-    let events = Delivery::parse(bytes).unwrap().events;
+    let events = WebhookBody::parse(bytes).unwrap().events;
     let users = events.iter().filter_map(|event| event.source.user_id.as_deref());
     let ids = events.iter().filter_map(|event| event.webhook_event_id.as_deref());
     let allowed = users.flat_map(keys_of_a_user).chain(ids.map(|id| format!("idem:line:{id}"))).collect();

@@ -4,7 +4,7 @@ use onetap_config::Secret;
 use onetap_ledger::chat::{self, Sentence};
 use onetap_ledger::{Entry, Moment, Patch};
 use onetap_line::signature::{Verdict, sign, verify};
-use onetap_line::webhook::{Chat, Event, Kind, Message, Mode, Source};
+use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Mode, Source};
 
 use super::files;
 
@@ -86,8 +86,8 @@ pub fn chat_sentence(bytes: &[u8]) {
     }
     for chat in [Chat::User, Chat::Group, Chat::Room, Chat::Unknown] {
         for kind in [
-            Kind::Message(Message::Text(text.to_string())),
-            Kind::Message(Message::Location {
+            Kind::Message(IncomingMessage::Text(text.to_string())),
+            Kind::Message(IncomingMessage::Location {
                 address: Some(text.to_string()),
                 latitude: f64::from_bits(bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))),
                 longitude: 121.5,

@@ -3,7 +3,7 @@
 use crate::support;
 
 use onetap_ledger::{Change, Moment};
-use onetap_line::Delivery;
+use onetap_line::WebhookBody;
 use onetap_line::webhook::Event;
 use serde_json::{Value, json};
 use support::*;
@@ -12,7 +12,7 @@ use webhook::plan::{Plan, Saved, Say, happened_at, plan};
 
 fn parse(event: Value) -> Event {
     let body = json!({"events": [event]}).to_string();
-    Delivery::parse(body.as_bytes()).unwrap().events.remove(0)
+    WebhookBody::parse(body.as_bytes()).unwrap().events.remove(0)
 }
 
 /// A plan in a word.

@@ -1,4 +1,4 @@
-//! What LINE takes as a reply, written down apart from the code that makes replies: the two must not err together.
+//! What LINE accepts as a reply, written independently of the code that builds replies, so that they do not share an error.
 
 use serde_json::{Map, Value};
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use onetap_config::Secret;
 use onetap_line::signature::{sign, verify};
-use onetap_line::{Action, Delivery, Message, Messages, Verdict};
+use onetap_line::{Action, Message, Messages, Verdict, WebhookBody};
 use serde_json::{Value, json};
 
 const SECRET: &str = "8c570fa6dd201bb328f1c1eac23a96d8";
@@ -31,7 +31,7 @@ fn agrees(program: PathBuf, script: &str) {
     let ours: Vec<Option<usize>> = deliveries
         .iter()
         .map(|(body, signature)| match verify(&[Secret::new(SECRET)], body.as_bytes(), Some(signature)) {
-            Verdict::Genuine => Some(Delivery::parse(body.as_bytes()).unwrap().events.len()),
+            Verdict::Genuine => Some(WebhookBody::parse(body.as_bytes()).unwrap().events.len()),
             Verdict::Missing | Verdict::Wrong => None,
         })
         .collect();

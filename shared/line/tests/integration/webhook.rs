@@ -1,12 +1,12 @@
 //! What LINE delivers, and what it might.
 
-use onetap_line::webhook::{Chat, Kind, Message, Mode, NotJson, Source};
-use onetap_line::{Delivery, Event};
+use onetap_line::webhook::{Chat, IncomingMessage, Kind, Mode, NotJson, Source};
+use onetap_line::{Event, WebhookBody};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn parse(body: &Value) -> Vec<Event> {
-    Delivery::parse(body.to_string().as_bytes()).unwrap().events
+    WebhookBody::parse(body.to_string().as_bytes()).unwrap().events
 }
 
 fn one(event: Value) -> Event {
@@ -37,7 +37,7 @@ fn an_event_of_line_is_read_whole() {
         event(json!({})),
         Event {
             webhook_event_id: Some("01FZ74A0TDDPYRVKNK77XKC3ZR".to_owned()),
-            kind: Kind::Message(Message::Text("台北 planted".to_owned())),
+            kind: Kind::Message(IncomingMessage::Text("台北 planted".to_owned())),
             source: Source { chat: Chat::Group, user_id: Some("Uplanted".to_owned()) },
             reply_token: Some("planted-token".to_owned()),
             mode: Mode::Active,
@@ -53,7 +53,7 @@ fn every_kind_is_told_apart_and_what_lacks_a_field_says_which() {
         json!({ "type": "location", "title": "t", "address": "台北市", "latitude": 25.03, "longitude": 121 });
     let place = |address: Option<&str>| {
         let address = address.map(str::to_owned);
-        Kind::Message(Message::Location { address, latitude: 25.03, longitude: 121.0 })
+        Kind::Message(IncomingMessage::Location { address, latitude: 25.03, longitude: 121.0 })
     };
     for (change, kind) in [
         (json!({ "message": location }), place(Some("台北市"))),
@@ -62,8 +62,11 @@ fn every_kind_is_told_apart_and_what_lacks_a_field_says_which() {
             json!({ "message": { "type": "location", "address": 5, "latitude": 25.03, "longitude": 121 } }),
             place(None),
         ),
-        (json!({ "message": { "type": "sticker" } }), Kind::Message(Message::Other("sticker".to_owned()))),
-        (json!({ "message": { "type": "a b" } }), Kind::Message(Message::Other("?".to_owned()))),
+        (
+            json!({ "message": { "type": "sticker" } }),
+            Kind::Message(IncomingMessage::Other("sticker".to_owned())),
+        ),
+        (json!({ "message": { "type": "a b" } }), Kind::Message(IncomingMessage::Other("?".to_owned()))),
         (
             json!({ "type": "postback", "postback": { "data": "a=b" } }),
             Kind::Postback { data: "a=b".to_owned() },
@@ -169,7 +172,7 @@ fn a_broken_event_never_fails_its_neighbours() {
         (twice, Some("b"), "follow"),
     ] {
         let body = format!(r#"{{"destination":"U","events":[{good},{odd},{good}]}}"#);
-        let events = Delivery::parse(body.as_bytes()).unwrap().events;
+        let events = WebhookBody::parse(body.as_bytes()).unwrap().events;
         let ids: Vec<_> = events.iter().map(|event| event.webhook_event_id.as_deref()).collect();
         assert_eq!(ids, [Some("good"), id, Some("good")], "{odd:.60}");
         assert_eq!(events[1].kind.label(), label, "{odd:.60}");
@@ -180,7 +183,7 @@ fn a_broken_event_never_fails_its_neighbours() {
 #[test]
 fn json_without_events_has_none_and_what_is_no_json_is_refused() {
     for body in [r#"{"destination":"U","events":[]}"#, "{}", "[]", "5", "null", r#"{"events":5}"#, " \n{} "] {
-        assert_eq!(Delivery::parse(body.as_bytes()), Ok(Delivery { events: vec![] }), "{body}");
+        assert_eq!(WebhookBody::parse(body.as_bytes()), Ok(WebhookBody { events: vec![] }), "{body}");
     }
     let wrong: [&[u8]; 9] = [
         b"",
@@ -194,7 +197,7 @@ fn json_without_events_has_none_and_what_is_no_json_is_refused() {
         b"\xef\xbb\xbf{}",
     ];
     for body in wrong {
-        assert_eq!(Delivery::parse(body), Err(NotJson), "{}", String::from_utf8_lossy(body));
+        assert_eq!(WebhookBody::parse(body), Err(NotJson), "{}", String::from_utf8_lossy(body));
     }
 }
 
@@ -211,7 +214,7 @@ fn a_hundred_events_stay_in_their_order() {
 fn debug_shows_nobody_and_no_words() {
     let shown = format!(
         "{:?} {:?} {:?}",
-        Delivery { events: vec![event(json!({}))] },
+        WebhookBody { events: vec![event(json!({}))] },
         event(json!({ "type": "postback", "postback": { "data": "planted=1" } })),
         event(
             json!({ "message": { "type": "location", "address": "planted", "latitude": 25.5, "longitude": 1 } })
@@ -263,7 +266,7 @@ proptest! {
     #[test]
     fn no_bytes_panic(body in prop::collection::vec(any::<u8>(), 0..400)) {
         let json = serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok();
-        prop_assert!(json || Delivery::parse(&body).is_err());
+        prop_assert!(json || WebhookBody::parse(&body).is_err());
     }
 
     #[test]
@@ -271,9 +274,9 @@ proptest! {
         let whole = json!({ "events": [{ "type": "message", "message": { "type": "text", "text": "雨🌧️" } }] });
         let mut body = whole.to_string().into_bytes();
         let at = at.index(body.len());
-        prop_assert_eq!(Delivery::parse(&body[..at]), Err(NotJson));
+        prop_assert_eq!(WebhookBody::parse(&body[..at]), Err(NotJson));
         body[at] = byte;
-        let events = Delivery::parse(&body).map_or(0, |delivery| delivery.events.len());
+        let events = WebhookBody::parse(&body).map_or(0, |delivery| delivery.events.len());
         prop_assert!(events <= 1);
     }
 

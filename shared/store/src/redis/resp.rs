@@ -9,12 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::select_ok;
 use futures_util::{FutureExt, StreamExt};
+use onetap_http::tls;
 use redis::{Client, ConnectionAddr};
-use rustls::pki_types::{ServerName, TrustAnchor};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::encode::{Command, Reply};
 use super::wire::Wire;
@@ -130,7 +131,7 @@ impl Resp {
         let wire = if tls {
             let name =
                 ServerName::try_from(host.clone()).map_err(|_| Error::rejected("not a server's name"))?;
-            let secure = self.tls()?.connect(name, stream).await;
+            let secure = self.tls().connect(name, stream).await;
             Wire::new(Box::new(secure.map_err(|_| Error::not_sent("no TLS connection"))?))
         } else {
             Wire::new(Box::new(stream))
@@ -161,11 +162,8 @@ impl Resp {
         wire.ok_or_else(|| Error::not_sent("no connection"))
     }
 
-    fn tls(&self) -> Result<&TlsConnector, Error> {
-        match self.tls.get() {
-            Some(tls) => Ok(tls),
-            None => trusting(webpki_roots::TLS_SERVER_ROOTS.to_vec()).map(|tls| self.tls.get_or_init(|| tls)),
-        }
+    fn tls(&self) -> &TlsConnector {
+        self.tls.get_or_init(|| Arc::new(tls::client_config(tls::bundled_roots())).into())
     }
 }
 
@@ -176,16 +174,6 @@ async fn connected(host: &str, port: u16) -> std::io::Result<TcpStream> {
         true => Err(std::io::ErrorKind::NotFound.into()),
         false => select_ok(tries).await.map(|(stream, _)| stream),
     }
-}
-
-/// TLS as the HTTP client has it: ring, and no roots but those compiled in.
-fn trusting(roots: Vec<TrustAnchor<'static>>) -> Result<TlsConnector, Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|_| Error::rejected("no version of TLS"))?;
-    let roots = rustls::RootCertStore { roots };
-    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()).into())
 }
 
 #[async_trait]
@@ -224,10 +212,10 @@ mod tests {
     use super::*;
     use crate::{Batch, Channel, Commit, Expect, Key, Store};
     use onetap_servers::Redis;
-    use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
     use tokio::io::copy_bidirectional;
     use tokio::net::TcpListener;
-    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+    use tokio_rustls::{TlsAcceptor, rustls};
 
     /// TLS in front of a Redis: where it listens, and what to trust.
     async fn secured(redis: &Redis) -> (String, CertificateDer<'static>) {
@@ -294,7 +282,7 @@ mod tests {
         let friend = Resp::new(&url).unwrap();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate).unwrap();
-        assert!(friend.tls.set(trusting(roots.roots).unwrap()).is_ok());
+        assert!(friend.tls.set(Arc::new(tls::client_config(roots.roots)).into()).is_ok());
         let friend = Scripted::over(friend, limit);
         assert!(matches!(friend.commit(&put).await.unwrap(), Commit::Applied(_)));
         let mut rings = friend.watch(&Channel::new("c").unwrap()).await.unwrap();

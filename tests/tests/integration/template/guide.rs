@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use onetap_ledger::Moment;
-use onetap_line::Delivery;
+use onetap_line::WebhookBody;
 use onetap_tests::functions::root;
 use serde_json::{Value, json};
 use webhook::plan::{Plan, Say, plan};
@@ -56,7 +56,7 @@ fn understood(data: &str) -> Plan {
         "type": "postback", "mode": "active", "webhookEventId": "01", "replyToken": "token", "timestamp": 0,
         "source": { "type": "user", "userId": "U1" }, "postback": { "data": data },
     });
-    let delivery = Delivery::parse(json!({ "events": [event] }).to_string().as_bytes()).unwrap();
+    let delivery = WebhookBody::parse(json!({ "events": [event] }).to_string().as_bytes()).unwrap();
     plan(&delivery.events[0], Moment::from_unix(1_700_000_000).unwrap())
 }
 
