@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use metrics::counter;
 use onetap_line::Messages;
 use onetap_line::webhook::Event;
 use onetap_store::idem::{Claim, Claimed, Run};
 use onetap_store::lease::{Acquire, Request};
 use onetap_store::{Answers, Commit, Error, Key, Lease, Round, Ticket};
-use onetap_telemetry::count;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -250,18 +250,18 @@ fn labels<'e>(events: &[Planned<'e>]) -> HashMap<&'e str, String> {
 }
 
 fn log_lock_outcome(event: &Event, lock: &Lock) {
-    let (event_type, source) = (event.kind.label(), ("source_type", event.source.chat.label()));
+    let (event_type, source_type) = (event.kind.label(), event.source.chat.label());
     let status = match lock {
         Lock::Held(_) => "acquired",
         Lock::Busy => "missed",
         Lock::LeftBehind => "left_behind",
         Lock::Open => "failed_open",
     };
-    count("processing_lock_acquire_total", &[("status", status), source]);
+    counter!("processing_lock_acquire_total", "status" => status, "source_type" => source_type).increment(1);
     match lock {
         Lock::Held(_) | Lock::LeftBehind => tracing::info!(event_type, status, "processing lock"),
         Lock::Busy => {
-            count("processing_lock_miss_total", &[source]);
+            counter!("processing_lock_miss_total", "source_type" => source_type).increment(1);
             tracing::info!(event_type, status, "processing lock");
         }
         Lock::Open => tracing::warn!(event_type, status, "the store is down: unlocked"),
@@ -269,6 +269,6 @@ fn log_lock_outcome(event: &Event, lock: &Lock) {
 }
 
 /// Counts an event among the outcomes of idempotent calls: its dedupe is one.
-pub(crate) fn count_dedupe(outcome: &str) {
-    count("idem_total", &[("outcome", outcome)]);
+pub(crate) fn count_dedupe(outcome: &'static str) {
+    counter!("idem_total", "outcome" => outcome).increment(1);
 }

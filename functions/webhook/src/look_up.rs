@@ -1,9 +1,9 @@
 //! What an event is answered, and what it writes: the profile and the forecast are looked up here.
 
+use metrics::counter;
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event};
 use onetap_store::Error;
-use onetap_telemetry::add;
 use onetap_weather::Place;
 use tokio::time::{Instant, timeout_at};
 
@@ -86,7 +86,7 @@ async fn forecast(session: &Session<'_>, place: &Place) -> Messages {
     let forecast = forecast.unwrap_or(Err(onetap_weather::Error::Late));
     // Both are reported each time, one of them as 0: an alarm that divides by their sum needs both numbers.
     for (outcome, happened) in [("fetched", forecast.is_ok()), ("failed", forecast.is_err())] {
-        add("weather_total", &[("outcome", outcome)], happened.into());
+        counter!("weather_total", "outcome" => outcome).increment(happened.into());
     }
     match forecast {
         Ok(forecast) => replies::text(forecast.text(session.now)),

@@ -1,9 +1,9 @@
 //! Sending a reply, and what its outcome means for the event.
 
+use metrics::counter;
 use onetap_line::Messages;
 use onetap_line::reply::Outcome;
 use onetap_line::webhook::Event;
-use onetap_telemetry::count;
 use tokio::time::Instant;
 
 use crate::Ended;
@@ -14,14 +14,14 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
     let Some(token) = event.reply_token.as_deref() else { return Ended::Handled };
     let now = Instant::now();
     if now >= session.deadline {
-        count("line_reply_total", &[("outcome", "out_of_time")]);
+        counter!("line_reply_total", "outcome" => "out_of_time").increment(1);
         tracing::error!(outcome = "out_of_time", "reply");
         return Ended::Failed;
     }
     let deadline = (now + session.webhook.config.times.reply).min(session.deadline);
     let reply = session.webhook.line.reply(token, messages, deadline).await;
     let (outcome, request_id) = (reply.outcome.label(), reply.request_id);
-    count("line_reply_total", &[("outcome", outcome)]);
+    counter!("line_reply_total", "outcome" => outcome).increment(1);
     match reply.outcome {
         Outcome::Sent => tracing::info!(outcome, request_id, "reply"),
         // A dead token is final: no delivery brings it back.

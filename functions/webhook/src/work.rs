@@ -1,11 +1,11 @@
 //! The work of one event: what it writes is committed before its reply, everything else after it.
 
+use metrics::{counter, histogram};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
 use onetap_store::idem::{Committed, Run};
 use onetap_store::lease::Release;
 use onetap_store::{Batch, Commit, Error, Lease, Round, edit};
-use onetap_telemetry::{count, observe};
 use tokio::time::Instant;
 
 use crate::Ended;
@@ -22,7 +22,7 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
     let start = Instant::now();
     let Begun { event, plan, turn, lock } = begun;
     if event.is_redelivery {
-        count("line_redelivery_total", &[]);
+        counter!("line_redelivery_total").increment(1);
     }
     let ended = match (turn, lock) {
         _ if matches!(plan, Plan::Ignore) => ignored(event),
@@ -47,8 +47,8 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
         (Turn::Ours(run), Lock::Open) => work(session, event, &plan, run, None).await,
     };
     let kind = event.kind.label();
-    count("line_webhook_events_total", &[("event_type", kind), ("outcome", ended.label())]);
-    observe("processing_duration_seconds", &[("event_type", kind)], start.elapsed());
+    counter!("line_webhook_events_total", "event_type" => kind, "outcome" => ended.label()).increment(1);
+    histogram!("processing_duration_seconds", "event_type" => kind).record(start.elapsed());
     tracing::info!(event_type = kind, outcome = ended.label(), "event");
     ended
 }
@@ -206,7 +206,7 @@ fn log_release(event: &Event, release: Result<Release, Error>) {
         Ok(Release::Outlasted) => "outlasted",
         Err(_) => "failed",
     };
-    count("processing_lock_release_total", &[("status", status)]);
+    counter!("processing_lock_release_total", "status" => status).increment(1);
     let event_type = event.kind.label();
     match status {
         "released" => tracing::info!(event_type, status, "processing lock"),

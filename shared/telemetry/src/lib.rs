@@ -3,7 +3,6 @@
 mod recorder;
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 pub use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -55,25 +54,6 @@ fn install(default: LevelFilter, writer: BoxMakeWriter) {
     // An error means that this process has a subscriber or a recorder already.
     let _ = tracing_subscriber::registry().with(filter).with(no_bodies).with(lines).try_init();
     let _ = metrics::set_global_recorder(RECORDER.get_or_init(Recorder::default));
-}
-
-/// One more of `name`.
-pub fn count(name: &'static str, labels: &[(&'static str, &str)]) {
-    add(name, labels, 1);
-}
-
-/// `n` more of `name`. 0 is reported too, so that a metric exists before anything was counted.
-pub fn add(name: &'static str, labels: &[(&'static str, &str)], n: u64) {
-    metrics::counter!(name, owned(labels)).increment(n);
-}
-
-/// One more measurement of `name`, kept in seconds.
-pub fn observe(name: &'static str, labels: &[(&'static str, &str)], took: Duration) {
-    metrics::histogram!(name, owned(labels)).record(took);
-}
-
-fn owned(labels: &[(&'static str, &str)]) -> Vec<metrics::Label> {
-    labels.iter().map(|(name, value)| metrics::Label::new(*name, (*value).to_owned())).collect()
 }
 
 /// [`Recorder::prometheus`] of the program's recorder; nothing before `init…`.
