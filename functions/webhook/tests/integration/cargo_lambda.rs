@@ -84,7 +84,7 @@ async fn invoked_through_cargo_lambda_every_delivery_is_answered() {
     }
     let _function = start(
         Command::new(env!("CARGO_BIN_EXE_webhook"))
-            .env("AWS_LAMBDA_RUNTIME_API", format!("127.0.0.1:{port}/webhook"))
+            .env("AWS_LAMBDA_RUNTIME_API", format!("http://127.0.0.1:{port}/.rt/webhook"))
             .envs([("AWS_LAMBDA_FUNCTION_NAME", "webhook"), ("AWS_LAMBDA_FUNCTION_VERSION", "1")])
             .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
             .envs(variables(&redis, &line)),
