@@ -5,6 +5,7 @@ mod consumer;
 mod crash;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod metrics;
 mod outage;
 mod program;
 mod sqs;

@@ -4,6 +4,7 @@
 mod cargo_lambda;
 mod delivery;
 mod events;
+mod metrics;
 mod plan;
 mod processes;
 mod request;

@@ -1,14 +1,9 @@
 //! What is counted, on the thread of the test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-mod harness;
-#[path = "../../../shared/bus/tests/support/mod.rs"]
-mod support;
-
-use harness::{batch, later};
+use crate::harness::{batch, later};
 use onetap_telemetry::Recorder;
 use queue_consumer::QueueConsumer;
-use support::{World, event_text};
+use crate::support::{World, event_text};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! What is counted, on the thread of the test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-mod support;
+use crate::support::*;
 
 use std::collections::BTreeMap;
 use std::slice::from_ref;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use onetap_line::testing::Fault as LineFault;
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_telemetry::Recorder;
-use support::*;
+
 use webhook::Times;
 
 /// A counter's values by its label.
