@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::answer::{Answer, Success, failed, problem, replayed};
 
-/// A request that has a key: what the key is scoped by, and what it is tied to.
+/// A request with an idempotency key. Method and path belong to the key; the payload is its fingerprint.
 pub(crate) struct Keyed<'a> {
     pub(crate) key: &'a str,
     pub(crate) method: &'a str,
@@ -21,11 +21,11 @@ pub(crate) struct Keyed<'a> {
 }
 
 impl Keyed<'_> {
-    /// The call. The caller is not part of its scope: all tokens are those of the one caller there is, and a repeat
-    /// after a rotation is still a repeat.
+    /// The call. The bearer token is not part of its key: there is one client, and a retry with a rotated token must still
+    /// count as a retry.
     fn call(&self, idem: &Idempotency) -> Call {
-        let scope = digest(&[self.method.as_bytes(), self.path.as_bytes(), self.key.as_bytes()]);
-        let call = idem.call(&scope).fingerprint(digest(&self.payload));
+        let key = digest(&[self.method.as_bytes(), self.path.as_bytes(), self.key.as_bytes()]);
+        let call = idem.call(&key).fingerprint(digest(&self.payload));
         match self.deadline {
             Some(deadline) => call.deadline(deadline),
             None => call,
@@ -34,7 +34,7 @@ impl Keyed<'_> {
 }
 
 /// Makes the change once for the key. The write and the answer are committed together, so that no crash leaves one
-/// without the other; a failure is not kept, and the next request tries anew.
+/// without the other. Errors are not recorded: the next request with the key runs again.
 pub(crate) async fn once(
     idem: &Idempotency,
     keyed: &Keyed<'_>,
@@ -74,7 +74,7 @@ fn refused(error: Error<Success, edit::Error<ChangeError>>, life: Duration) -> A
         Error::Store(error) | Error::Unrecorded { error, .. } => {
             failed(&ChangeError::Unwritable(error), life)
         }
-        // No time was left to begin.
+        // The deadline had passed before the change began; the other errors cannot come from an edit.
         _ => failed(&ChangeError::Outrun, life),
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::plan::Plan;
 use crate::session::Session;
 
-/// How many event ids a lock's label holds, and how long one may be: a label is no place for a whole delivery.
+/// How many event ids a lock's value names, and how long one may be: the value stays small for any delivery.
 const MAX_LABEL_IDS: usize = 20;
 const MAX_LABEL_ID_BYTES: usize = 64;
 
@@ -24,8 +24,8 @@ const MAX_LABEL_ID_BYTES: usize = 64;
 pub(crate) enum Marker {
     /// It was answered, or needed no answer.
     Answered,
-    /// What it writes is written, and this is the answer that follows. Whoever finds it may send it: LINE takes one reply
-    /// a token, so that the user gets it once.
+    /// Its writes are committed, and this reply is to be sent. Any later delivery may send it: LINE accepts one reply a
+    /// token, so that the user gets it once.
     Answer(Messages),
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Planned<'e> {
 pub(crate) struct Begun<'e> {
     pub(crate) event: &'e Event,
     pub(crate) plan: Plan,
-    pub(crate) turn: Turn,
-    pub(crate) lock: Lock,
+    pub(crate) claim: ClaimOutcome,
+    pub(crate) lock: LockOutcome,
 }
 
 /// The outcome of an event's claim.
-pub(crate) enum Turn {
-    /// It is ours, with the right to record it; without, where there is no dedupe.
+pub(crate) enum ClaimOutcome {
+    /// We handle it. `Some`: we hold its claim. `None`: it is handled without dedupe.
     Ours(Option<Run>),
     /// It was handled before.
     Done(Option<Marker>),
@@ -54,14 +54,14 @@ pub(crate) enum Turn {
 }
 
 /// The outcome of an event's lock.
-pub(crate) enum Lock {
-    /// None is needed, or the store is down: the work goes on.
-    Open,
+pub(crate) enum LockOutcome {
+    /// None is needed, or the store is down: the work goes on unlocked.
+    Unlocked,
     /// It is ours until we release it.
     Held(Lease),
     /// Another event of the user has it.
     Busy,
-    /// An earlier run of this event has it, and is gone: a run that still works has its claim too, and that is ours.
+    /// A crashed run of the same event holds it. (A live run would hold the claim too, and we hold the claim.)
     LeftBehind,
 }
 
@@ -86,21 +86,21 @@ pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -
     locks.take(&mut answers);
 
     let mut round = Round::new();
-    let mut turns = Vec::new();
+    let mut outcomes = Vec::new();
     for (planned, claim, user) in asked {
-        let turn = match claim {
-            None => Turn::Ours(None),
-            Some((ticket, claim)) => turn(session, claim, answers.sent(), answers.take(ticket)),
+        let claim = match claim {
+            None => ClaimOutcome::Ours(None),
+            Some((ticket, claim)) => claim_outcome(session, claim, answers.sent_at(), answers.take(ticket)),
         };
-        let user = user.filter(|_| matches!(turn, Turn::Ours(_)));
+        let user = user.filter(|_| matches!(claim, ClaimOutcome::Ours(_)));
         locks.ask(user, &mut round);
-        turns.push((planned, turn, user));
+        outcomes.push((planned, claim, user));
     }
     locks.take(&mut session.send(round).await);
 
-    let begun = turns.into_iter().map(|(Planned { event, plan }, turn, user)| {
-        let lock = user.map_or(Lock::Open, |user| locks.give(user, event));
-        Begun { event, plan, turn, lock }
+    let begun = outcomes.into_iter().map(|(Planned { event, plan }, claim, user)| {
+        let lock = user.map_or(LockOutcome::Unlocked, |user| locks.give(user, event));
+        Begun { event, plan, claim, lock }
     });
     let begun = begun.collect();
     locks.release_unused().await;
@@ -134,26 +134,32 @@ fn locked_user<'e>(session: &Session<'_>, planned: &Planned<'e>) -> Option<&'e s
 }
 
 /// The outcome of a claim. Events that are not ours are counted here; ours are counted when they have ended.
-fn turn(session: &Session<'_>, claim: Claim, sent: Instant, answer: Result<Commit, Error>) -> Turn {
+fn claim_outcome(
+    session: &Session<'_>,
+    claim: Claim,
+    sent: Instant,
+    answer: Result<Commit, Error>,
+) -> ClaimOutcome {
     let claimed = answer
         .and_then(|answer| claim.outcome(sent, answer).inspect_err(|error| session.note_failure(error)));
-    let (turn, outcome) = match claimed {
-        Ok(Claimed::Mine(run)) => return Turn::Ours(Some(run)),
-        Ok(Claimed::Done(done)) => (Turn::Done(done.value().ok()), "replayed"),
-        Ok(Claimed::Late(_) | Claimed::InProgress { .. }) => (Turn::Elsewhere, "in_progress"),
-        Ok(Claimed::Unknown) => (Turn::Elsewhere, "unknown"),
-        Ok(Claimed::Mismatch) => (Turn::Elsewhere, "mismatch"),
+    let (outcome, label) = match claimed {
+        Ok(Claimed::Mine(run)) => return ClaimOutcome::Ours(Some(run)),
+        Ok(Claimed::Done(done)) => (ClaimOutcome::Done(done.value().ok()), "replayed"),
+        Ok(Claimed::Late(_) | Claimed::InProgress { .. }) => (ClaimOutcome::Elsewhere, "in_progress"),
+        Ok(Claimed::Unknown) => (ClaimOutcome::Elsewhere, "unknown"),
+        Ok(Claimed::Mismatch) => (ClaimOutcome::Elsewhere, "mismatch"),
         // Fail open: the event is handled without dedupe.
-        Err(_) => (Turn::Ours(None), "store_error"),
+        Err(_) => (ClaimOutcome::Ours(None), "store_error"),
     };
-    count_dedupe(outcome);
-    turn
+    count_dedupe(label);
+    outcome
 }
 
 /// The locks of the users of a delivery, each asked for once.
 struct Locks<'a, 'e> {
     session: &'a Session<'a>,
-    /// The ids of each user's events. By them a redelivery sees that it left the lock behind itself.
+    /// The ids of each user's events, for the value of the lock. By them a redelivered event recognises a lock that its own
+    /// crashed run left behind.
     labels: HashMap<&'e str, String>,
     locks: HashMap<&'e str, UserLock>,
 }
@@ -193,7 +199,7 @@ impl<'e> Locks<'_, 'e> {
                 UserLock::Asked(request, ticket) => match answers.take(ticket) {
                     Ok(answer) => {
                         let ids = request.label_of_holder(&answer).unwrap_or_default().to_owned();
-                        match request.outcome(&self.session.webhook.store, answers.sent(), answer) {
+                        match request.outcome(&self.session.webhook.store, answers.sent_at(), answer) {
                             Acquire::Acquired(lease) => UserLock::Taken(lease),
                             Acquire::Held => UserLock::Held { ids },
                         }
@@ -206,17 +212,17 @@ impl<'e> Locks<'_, 'e> {
     }
 
     /// What the user's lock means to `event`, which is ours to handle and needs it.
-    fn give(&mut self, user: &str, event: &Event) -> Lock {
-        let Some(lock) = self.locks.get_mut(user) else { return Lock::Open };
+    fn give(&mut self, user: &str, event: &Event) -> LockOutcome {
+        let Some(lock) = self.locks.get_mut(user) else { return LockOutcome::Unlocked };
         let (left, given) = match std::mem::replace(lock, UserLock::Given) {
-            UserLock::Taken(lease) => (UserLock::Given, Lock::Held(lease)),
+            UserLock::Taken(lease) => (UserLock::Given, LockOutcome::Held(lease)),
             UserLock::Held { ids } => {
                 let own = event.webhook_event_id.as_deref();
                 let mine = ids.split_whitespace().any(|id| Some(id) == own);
-                (UserLock::Held { ids }, if mine { Lock::LeftBehind } else { Lock::Busy })
+                (UserLock::Held { ids }, if mine { LockOutcome::LeftBehind } else { LockOutcome::Busy })
             }
-            UserLock::Given => (UserLock::Given, Lock::Busy),
-            UserLock::Asked(..) | UserLock::Unknown => (UserLock::Unknown, Lock::Open),
+            UserLock::Given => (UserLock::Given, LockOutcome::Busy),
+            UserLock::Asked(..) | UserLock::Unknown => (UserLock::Unknown, LockOutcome::Unlocked),
         };
         *lock = left;
         log_lock_outcome(event, &given);
@@ -249,26 +255,28 @@ fn labels<'e>(events: &[Planned<'e>]) -> HashMap<&'e str, String> {
     ids.into_iter().map(|(user, ids)| (user, ids[..ids.len().min(MAX_LABEL_IDS)].join(" "))).collect()
 }
 
-fn log_lock_outcome(event: &Event, lock: &Lock) {
+fn log_lock_outcome(event: &Event, lock: &LockOutcome) {
     let (event_type, source_type) = (event.kind.label(), event.source.chat.label());
     let status = match lock {
-        Lock::Held(_) => "acquired",
-        Lock::Busy => "missed",
-        Lock::LeftBehind => "left_behind",
-        Lock::Open => "failed_open",
+        LockOutcome::Held(_) => "acquired",
+        LockOutcome::Busy => "missed",
+        LockOutcome::LeftBehind => "left_behind",
+        LockOutcome::Unlocked => "failed_open",
     };
     counter!("processing_lock_acquire_total", "status" => status, "source_type" => source_type).increment(1);
     match lock {
-        Lock::Held(_) | Lock::LeftBehind => tracing::info!(event_type, status, "processing lock"),
-        Lock::Busy => {
+        LockOutcome::Held(_) | LockOutcome::LeftBehind => {
+            tracing::info!(event_type, status, "processing lock")
+        }
+        LockOutcome::Busy => {
             counter!("processing_lock_miss_total", "source_type" => source_type).increment(1);
             tracing::info!(event_type, status, "processing lock");
         }
-        Lock::Open => tracing::warn!(event_type, status, "the store is down: unlocked"),
+        LockOutcome::Unlocked => tracing::warn!(event_type, status, "the store is down: unlocked"),
     }
 }
 
-/// Counts an event among the outcomes of idempotent calls: its dedupe is one.
+/// Counts the outcome of an event's claim in the metric of idempotent calls.
 pub(crate) fn count_dedupe(outcome: &'static str) {
     counter!("idem_total", "outcome" => outcome).increment(1);
 }

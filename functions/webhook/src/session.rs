@@ -1,9 +1,11 @@
-//! The store and the time of one delivery. After one failure of the store the delivery goes on without it.
+//! The store and the time of one delivery. After one failure of the store the delivery goes on without it; only a write whose
+//! reply was lost is looked up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use onetap_ledger::Moment;
-use onetap_store::{Answers, Error, Key, Round};
+use onetap_store::{Answers, Batch, Commit, Error, Key, Round, Store, forward};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Webhook;
@@ -39,6 +41,12 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// The store, for an edit: it makes no call once another event of the delivery has seen it fail. A failure of the edit's
+    /// own is for the edit: it looks up what a lost reply may have written.
+    pub(crate) fn store(&self) -> WhileUp<'_> {
+        WhileUp { store: &*self.webhook.store, is_up: &self.store_is_up }
+    }
+
     /// The value of `key`.
     pub(crate) async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
         if !self.store_is_up() {
@@ -50,11 +58,11 @@ impl<'a> Session<'a> {
 
     /// Sends `round`; an error for every batch where the store has failed, or takes longer than the delivery has.
     pub(crate) async fn send(&self, round: Round) -> Answers {
-        let failed = round.failed(&late());
         if !self.store_is_up() {
-            return failed;
+            return round.fail(&late());
         }
-        let answers = timeout_at(self.deadline, round.send(&*self.webhook.store)).await.unwrap_or(failed);
+        let answers = timeout_at(self.deadline, round.send(&*self.webhook.store)).await;
+        let answers = answers.unwrap_or_else(|_| round.fail(&late()));
         answers.errors().for_each(|error| self.note_failure(error));
         answers
     }
@@ -62,4 +70,35 @@ impl<'a> Session<'a> {
 
 fn late() -> Error {
     Error::unknown("no time left in this delivery")
+}
+
+/// A store that is called only while the delivery has not seen it fail.
+#[derive(Debug)]
+pub(crate) struct WhileUp<'a> {
+    store: &'a dyn Store,
+    is_up: &'a AtomicBool,
+}
+
+impl WhileUp<'_> {
+    fn check(&self) -> Result<(), Error> {
+        match self.is_up.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(Error::not_sent("the store has failed in this delivery")),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for WhileUp<'_> {
+    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+        self.check()?;
+        self.store.get(key).await
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        self.check()?;
+        self.store.commit(batch).await
+    }
+
+    forward!(store: commit_each, read, watch, max_value);
 }

@@ -43,9 +43,9 @@ impl UserEdit {
     /// The edit of the store, with [`step`](UserEdit::step) as its step.
     pub(crate) fn edit(&self) -> Edit<'static> {
         match self {
-            UserEdit::Profile(key, ..) => Edit::of(key).repeatable(),
+            UserEdit::Profile(key, ..) => Edit::of(key).idempotent(),
             UserEdit::Book(slot, _, attempt) => attempt.edit(slot),
-            UserEdit::Erase(keys) => Edit::of_all(keys.clone()).repeatable(),
+            UserEdit::Erase(keys) => Edit::of_all(keys.clone()).idempotent(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The work of one event: what it writes is committed before its reply, everything else after it.
+//! Handles one event: its writes are committed before the reply is sent, and its lock is released after it.
 
 use metrics::{counter, histogram};
 use onetap_line::Messages;
@@ -9,7 +9,7 @@ use onetap_store::{Batch, Commit, Error, Lease, Round, edit};
 use tokio::time::Instant;
 
 use crate::Ended;
-use crate::claims::{Begun, Lock, Marker, Turn, count_dedupe};
+use crate::claims::{Begun, ClaimOutcome, LockOutcome, Marker, count_dedupe};
 use crate::look_up::look_up;
 use crate::plan::Plan;
 use crate::replies;
@@ -20,31 +20,33 @@ use crate::user_edit::UserEdit;
 /// Handles one event, and says how it ended.
 pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> Ended {
     let start = Instant::now();
-    let Begun { event, plan, turn, lock } = begun;
+    let Begun { event, plan, claim, lock } = begun;
     if event.is_redelivery {
         counter!("line_redelivery_total").increment(1);
     }
-    let ended = match (turn, lock) {
+    let ended = match (claim, lock) {
         _ if matches!(plan, Plan::Ignore) => ignored(event),
-        (Turn::Elsewhere, _) => Ended::Elsewhere,
+        (ClaimOutcome::Elsewhere, _) => Ended::Elsewhere,
         // Its writes were committed by a run that may not have come to reply.
-        (Turn::Done(Some(Marker::Answer(answer))), _) => match reply(session, event, &answer).await {
+        (ClaimOutcome::Done(Some(Marker::Answer(answer))), _) => match reply(session, event, &answer).await {
             Ended::Failed => Ended::Failed,
             _ => Ended::Duplicate,
         },
-        (Turn::Done(_), _) => Ended::Duplicate,
-        (Turn::Ours(run), Lock::Busy) => {
+        (ClaimOutcome::Done(_), _) => Ended::Duplicate,
+        (ClaimOutcome::Ours(run), LockOutcome::Busy) => {
             let ended = reply(session, event, &replies::text(replies::PROCESSING)).await;
-            finish(session, event, run.map(|run| Record::Ended(run, ended)), None).await;
+            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), None).await;
             if ended == Ended::Handled { Ended::Busy } else { ended }
         }
-        // A busy reply would be the end of it. The lock ends by itself, and then the event can be handled.
-        (Turn::Ours(run), Lock::LeftBehind) => {
-            finish(session, event, run.map(|run| Record::Ended(run, Ended::Elsewhere)), None).await;
+        // A busy reply would finish the event. The lock expires, and then the redelivered event can be handled.
+        (ClaimOutcome::Ours(run), LockOutcome::LeftBehind) => {
+            finish(session, event, run.map(|run| FinalWrite::Ended(run, Ended::Elsewhere)), None).await;
             Ended::Elsewhere
         }
-        (Turn::Ours(run), Lock::Held(lease)) => work(session, event, &plan, run, Some(lease)).await,
-        (Turn::Ours(run), Lock::Open) => work(session, event, &plan, run, None).await,
+        (ClaimOutcome::Ours(run), LockOutcome::Held(lease)) => {
+            work(session, event, &plan, run, Some(lease)).await
+        }
+        (ClaimOutcome::Ours(run), LockOutcome::Unlocked) => work(session, event, &plan, run, None).await,
     };
     let kind = event.kind.label();
     counter!("line_webhook_events_total", "event_type" => kind, "outcome" => ended.label()).increment(1);
@@ -72,14 +74,14 @@ async fn work(
     let (answer, user_edit) = look_up(session, event, plan).await;
     let user_edit = match user_edit {
         Some(user_edit) if session.store_is_up() => user_edit,
-        unwritten => {
+        not_written => {
             let ended = match &answer {
                 Some(answer) => reply(session, event, answer).await,
-                // Nothing is said, so that another delivery can write it.
-                None if unwritten.is_some() => Ended::Failed,
+                // No reply: the redelivered event can write it.
+                None if not_written.is_some() => Ended::Failed,
                 None => Ended::Handled,
             };
-            finish(session, event, run.map(|run| Record::Ended(run, ended)), lease).await;
+            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), lease).await;
             return ended;
         }
     };
@@ -87,7 +89,7 @@ async fn work(
     if run.is_some() {
         count_dedupe(match &written {
             Ok(_) => "executed",
-            Err(edit::Error::Lost) => "lost_lease",
+            Err(edit::Error::TakenOver) => "lost_lease",
             Err(_) => "unrecorded",
         });
     }
@@ -97,13 +99,14 @@ async fn work(
             let ended = reply(session, event, &written).await;
             // Whoever finds the marker from now on need not send the answer again.
             let sent = run.filter(|_| ended == Ended::Handled);
-            answered = sent
-                .map(|run| Record::Answered(run.amend_batch(&Marker::Answer(written), &Marker::Answered)));
+            answered = sent.map(|run| {
+                FinalWrite::Answered(run.amend_batch(&Marker::Answer(written), &Marker::Answered))
+            });
             ended
         }
         Ok(Marker::Answered) => Ended::Handled,
-        Err(edit::Error::Lost) => Ended::Elsewhere,
-        Err(error) => unwritten(session, event, plan, answer, &error).await,
+        Err(edit::Error::TakenOver) => Ended::Elsewhere,
+        Err(error) => reply_to_failed_write(session, event, plan, answer, run.is_some(), &error).await,
     };
     finish(session, event, answered, lease).await;
     ended
@@ -116,7 +119,7 @@ async fn write(
     mut user_edit: UserEdit,
 ) -> Result<Marker, edit::Error<Error>> {
     let edit = user_edit.edit().deadline(Some(session.before_reply()));
-    let store = &*session.webhook.store;
+    let store = &session.store();
     let step = |there: &_| {
         let (writes, answer) = user_edit.step(there);
         Ok((writes, answer.map_or(Marker::Answered, Marker::Answer)))
@@ -131,41 +134,42 @@ async fn write(
     written
 }
 
-/// What is said where the store did not confirm what an event writes.
-async fn unwritten(
+/// Replies to an event whose writes the store did not confirm, if a reply is right.
+async fn reply_to_failed_write(
     session: &Session<'_>,
     event: &Event,
     plan: &Plan,
     answer: Option<Messages>,
+    has_claim: bool,
     error: &edit::Error<Error>,
 ) -> Ended {
     let maybe_written = matches!(error, edit::Error::Unwritten(error) if error.maybe_applied());
     match (plan, answer) {
         // A forecast is right whether the visit was saved or not.
         (Plan::Forecast(_), Some(answer)) => reply(session, event, &answer).await,
-        // To be told to try again, the user would do again what may be done. The redelivery finds the marker and
-        // answers, or finds none and does the work.
-        _ if maybe_written => Ended::Failed,
+        // The writes may be applied: if the bot said "try again", the user could enter it twice. LINE delivers the event
+        // again, and that run finds the marker and replies, or finds none and does the work.
+        _ if maybe_written && has_claim => Ended::Failed,
         (Plan::Unfollow, _) => Ended::Failed,
         _ => reply(session, event, &replies::text(replies::BUSY)).await,
     }
 }
 
-/// The last that is recorded of an event.
-enum Record {
+/// The final write for an event.
+enum FinalWrite {
     /// How an event that writes nothing ended.
     Ended(Run, Ended),
     /// That the answer of an event that writes something was sent.
     Answered(Batch),
 }
 
-impl Record {
-    /// An event that comes again gives its claim up.
+impl FinalWrite {
+    /// If LINE is to deliver the event again, its claim is released.
     fn batch(&self) -> Batch {
         match self {
-            Record::Ended(run, ended) if ended.comes_again() => run.abandon_batch(),
-            Record::Ended(run, _) => run.commit_batch(&Marker::Answered),
-            Record::Answered(amended) => amended.clone(),
+            FinalWrite::Ended(run, ended) if ended.comes_again() => run.abandon_batch(),
+            FinalWrite::Ended(run, _) => run.commit_batch(&Marker::Answered),
+            FinalWrite::Answered(amended) => amended.clone(),
         }
     }
 
@@ -173,21 +177,21 @@ impl Record {
     fn count(self, answer: Result<Commit, Error>) {
         count_dedupe(match (self, answer) {
             // Counted when it was written.
-            (Record::Answered(_), _) => return,
-            (Record::Ended(_, Ended::Elsewhere), _) => "in_progress",
-            (Record::Ended(_, Ended::Failed), _) => "failed",
-            (Record::Ended(run, _), Ok(answer)) => match run.committed(answer) {
+            (FinalWrite::Answered(_), _) => return,
+            (FinalWrite::Ended(_, Ended::Elsewhere), _) => "in_progress",
+            (FinalWrite::Ended(_, Ended::Failed), _) => "failed",
+            (FinalWrite::Ended(run, _), Ok(answer)) => match run.committed(answer) {
                 Committed::Recorded => "executed",
                 Committed::Refused(_) | Committed::Lost => "lost_lease",
             },
-            (Record::Ended(..), Err(_)) => "unrecorded",
+            (FinalWrite::Ended(..), Err(_)) => "unrecorded",
         });
     }
 }
 
 /// Sends the event's last record and releases its lock, in one round trip. A failure is a warning: the claim and the
 /// lock end by themselves.
-async fn finish(session: &Session<'_>, event: &Event, record: Option<Record>, lease: Option<Lease>) {
+async fn finish(session: &Session<'_>, event: &Event, record: Option<FinalWrite>, lease: Option<Lease>) {
     let mut round = Round::new();
     let record = record.map(|record| (round.add(record.batch()), record));
     let lease = lease.map(|lease| (round.add(lease.release_batch()), lease));

@@ -55,7 +55,7 @@ impl Attempt {
     pub fn edit(&self, slot: &Slot) -> Edit<'static> {
         let edit = Edit::of(slot.key());
         // A note has a new id each time it is taken; fields, a whole entry and a deletion can be written twice.
-        let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.repeatable() };
+        let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.idempotent() };
         if self.reads_first() { edit } else { edit.guessing_absent() }
     }
 

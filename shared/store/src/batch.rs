@@ -130,6 +130,8 @@ pub enum Write {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     writes: Vec<Write>,
+    /// Whether the sender could not tell its own writes from another's in a refusal.
+    once: bool,
 }
 
 impl Batch {
@@ -208,14 +210,24 @@ impl Batch {
         self.writes.iter().filter_map(Write::expectation)
     }
 
+    /// The same batch, which no backend sends a second time: its sender takes every refusal for another writer's.
+    #[must_use]
+    pub(crate) fn sent_once(mut self) -> Batch {
+        self.once = true;
+        self
+    }
+
     /// Whether the batch may be sent again when its reply was lost.
     ///
     /// It may when the second time changes nothing that the first has changed, *and* the caller can tell from the
-    /// refusal that it had landed. A marker (a put where nothing was) gives that to the whole batch, as long as nobody
-    /// but its owner replaces it: of a first value that others have swapped since, the refusal no longer tells. A bare
-    /// swap (`Is(old)` to another value) has none: the value that comes back may as well be somebody else's, and an
-    /// increment would be lost.
+    /// refusal that the first was applied. A marker (a put where nothing was) gives that to the whole batch, if only its
+    /// owner replaces it: once another writer has replaced the value, the refusal cannot show whether the first attempt was
+    /// applied. A bare swap (`Is(old)` to another value) has no marker: the value that comes back may be another writer's,
+    /// and an increment would be lost.
     pub fn is_repeatable(&self) -> bool {
+        if self.once {
+            return false;
+        }
         let marked = |write: &Write| match write {
             Write::Put { expect: Expect::Absent, .. } => true,
             Write::Put { expect: Expect::AbsentOr(old), value, .. } => *value != Value::Text(old.clone()),

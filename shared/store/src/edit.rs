@@ -3,12 +3,12 @@
 //! ```text
 //! read ──▶ step ──▶ commit ──▶ applied: done                                       1 read, 1 write
 //!            ▲         │
-//!            │         ├─▶ refused: another writer was first. The refusal brings the values
+//!            │         ├─▶ refused: a conflict. The refusal brings the values
 //!            └─────────┤   that are there now, and the step is taken again from them.   +1 write
 //!                      │
 //!                      └─▶ reply lost: it may have been applied.
 //!                            with a run   the same batch again; its record says whether it was
-//!                            repeatable   read; what was written is there: done; else the step again
+//!                            idempotent   read; what was written is there: done; else the step again
 //!                            otherwise    an error that says "maybe applied"
 //! ```
 //!
@@ -35,20 +35,20 @@
 //!
 //! # What it promises
 //!
-//! - The writes of one step are applied, all of them or none, to exactly the values that the step was given:
-//!   each under [`Values::expect`].
+//! - The writes of one step are applied, all of them or none. If the step puts [`Values::expect`] on each, they are applied
+//!   only to the values that the step was given.
 //! - No update is lost: of several edits at once each one's step has seen what the others wrote before it.
-//! - With [`record`](Edit::record) the writes are applied once, however often the event comes, through lost replies and
-//!   crashes: the run's result is in the same batch.
+//! - With [`record`](Edit::record) the writes are applied once, through lost replies and crashes: the result of the run, which is
+//!   the current execution of an [idempotent call](crate::idem), is in the same batch.
 //! - Calls to the store end at the [deadline](Edit::deadline), and none begins after it.
-//! - An edit that loses gives way: after each of its first losses it pauses for a random time up to 12 ms. An edit that has
-//!   lost 100 times ends as [`Outrun`](Error::Outrun).
+//! - After each of its first 4 conflicts an edit pauses for a random time up to 12 ms. After 100 conflicts it fails with
+//!   [`TooManyConflicts`](Error::TooManyConflicts).
 //!
 //! # What it does not promise
 //!
 //! - A value of a key that the step reads and does not write may change before the commit. Add
 //!   `.check(&key, there.expect(&key))` to the batch if it must not.
-//! - Without a run, and unless the step is [repeatable](Edit::repeatable), a lost reply leaves the outcome unknown: the
+//! - Without a run, and unless the step is [idempotent](Edit::idempotent), a lost reply leaves the outcome unknown: the
 //!   value that is there cannot tell whose write it was. (Two increments write the same number.)
 
 use std::fmt;
@@ -60,18 +60,20 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use crate::idem::{Committed, Done, Outcome, Owner, Run, carried};
+use crate::jitter::jitter;
 use crate::sender::{Retry, Sender};
 use crate::{Batch, Commit, Expect, Key, Lease, Mismatch, Store, Value, Write};
 
-/// Each loss is another writer's success: of eight that never pause, none was seen to lose 30 times in a row.
-const MAX_ROUNDS: u32 = 100;
+/// How often the step is taken. Each conflict is another writer's success: of eight writers that never pause, none was seen
+/// to have 30 in a row.
+const MAX_STEPS: u32 = 100;
 
-/// The longest pause after a lost round.
+/// The longest pause after a conflict.
 const MAX_PAUSE: Duration = Duration::from_millis(12);
 
-/// How many losses are followed by a pause. After more, the edit retries at once: the values that a refusal brought
-/// become outdated during a pause, so that an edit that always pauses may never win.
-const PAUSES: u32 = 4;
+/// How many conflicts are followed by a pause. After more, the edit retries at once: the values that a refusal brought
+/// become outdated during a pause, so that an edit that always pauses may never succeed.
+const MAX_PAUSES: u32 = 4;
 
 /// What is known to be there: the values of the keys that the edit reads, and of those that a refusal named.
 ///
@@ -86,7 +88,7 @@ impl Values {
         self.0.iter().find(|(known, _)| known == key)?.1.as_deref()
     }
 
-    /// The expectation that `key` still is as this says.
+    /// The expectation that `key` still has the value that is known.
     pub fn expect(&self, key: &Key) -> Expect {
         self.get(key).map_or(Expect::Absent, |text| Expect::Is(text.to_owned()))
     }
@@ -123,8 +125,8 @@ impl fmt::Debug for Values {
 pub struct Edit<'a> {
     keys: Vec<Key>,
     guess: bool,
-    repeatable: bool,
-    deadline: Option<Instant>,
+    idempotent: bool,
+    pub(crate) deadline: Option<Instant>,
     lease: Option<&'a Lease>,
 }
 
@@ -134,7 +136,7 @@ impl<'a> Edit<'a> {
         Edit::of_all([key.clone()])
     }
 
-    /// An edit whose step is given the values of `keys`, read at once.
+    /// An edit whose step is given the values of `keys`. They are read at the same time, not as one snapshot.
     pub fn of_all(keys: impl IntoIterator<Item = Key>) -> Edit<'a> {
         Edit { keys: keys.into_iter().collect(), ..Edit::default() }
     }
@@ -145,13 +147,13 @@ impl<'a> Edit<'a> {
         Edit { guess: true, ..self }
     }
 
-    /// Says that taking the step twice is as good as once, as for a step that sets fields or deletes. Then a lost reply
-    /// ends in success, now that it can be looked up or written again.
-    pub fn repeatable(self) -> Edit<'a> {
-        Edit { repeatable: true, ..self }
+    /// Declares that taking the step twice is as good as once, as for a step that sets fields or deletes. After a lost reply
+    /// the edit then reads the keys: it succeeds if what it wrote is there, and takes the step again if not.
+    pub fn idempotent(self) -> Edit<'a> {
+        Edit { idempotent: true, ..self }
     }
 
-    /// When the caller will be gone.
+    /// Sets the deadline: no call to the store begins after it, and none runs past it.
     pub fn deadline(self, deadline: Option<Instant>) -> Edit<'a> {
         Edit { deadline, ..self }
     }
@@ -170,7 +172,7 @@ impl<'a> Edit<'a> {
         let writer = Writer::Plain(Sender { store, deadline: self.deadline });
         let step =
             |there: Values| ready(step(&there).map(|(writes, value)| (writes, value, Outcome::NotKept)));
-        match self.rounds(writer, step).await {
+        match self.steps(writer, step).await {
             Ok((value, _)) => Ok(value),
             Err(ended) => Err(ended.into()),
         }
@@ -179,7 +181,7 @@ impl<'a> Edit<'a> {
     /// Makes the edit and records its answer as the result of `run`, in one batch. What comes back is the answer as the
     /// record has it.
     ///
-    /// The claim is neither released nor abandoned here if the edit fails: that is for the holder of the run.
+    /// If the edit fails, the claim stays as it is: the caller, which owns the run, abandons it or lets it lapse.
     pub async fn record<T, E>(
         &self,
         store: &dyn Store,
@@ -216,12 +218,13 @@ impl<'a> Edit<'a> {
                 Ok((writes, value, outcome))
             }
         };
-        let (value, earlier) = self.rounds(writer, step).await?;
+        let (value, earlier) = self.steps(writer, step).await?;
         Ok(earlier.and_then(|done| done.value().ok()).unwrap_or(value))
     }
 
-    /// The loop: a value that was applied, with the record of an earlier round if it was that one's.
-    async fn rounds<T, E, F, Fut>(
+    /// The loop. It returns the value of the step that was applied; if a refusal shows that an earlier step was applied,
+    /// whose reply was lost, also that step's record.
+    async fn steps<T, E, F, Fut>(
         &self,
         mut writer: Writer<'_>,
         mut step: F,
@@ -231,27 +234,28 @@ impl<'a> Edit<'a> {
         Fut: Future<Output = Result<(Batch, T, Outcome), E>>,
     {
         let mut there = self.read(&mut writer).await.map_err(Ended::Unread)?;
-        for lost in 0..MAX_ROUNDS {
-            if lost > 0 {
-                self.give_way(lost).await;
-            }
+        for conflicts in 0..MAX_STEPS {
+            self.pause_after(conflicts).await;
             let (writes, value, outcome) = writer.renewing(step(there.clone())).await.map_err(Ended::Step)?;
-            let writes = self.lease.map_or(writes.clone(), |lease| lease.guard(writes));
-            let refusal = match writer.write(writes, &outcome, self.repeatable).await {
+            let writes = match self.lease {
+                Some(lease) => lease.guard(writes),
+                None => writes,
+            };
+            let refusal = match writer.write(writes, &outcome, self.idempotent).await {
                 Ok(Written::Applied(earlier)) => return Ok((value, earlier)),
-                Ok(Written::Lost) => return Err(Ended::Lost(value)),
+                Ok(Written::TakenOver) => return Err(Ended::TakenOver(value)),
                 Ok(Written::Refused(refusal)) => refusal,
                 Err(error) => return Err(Ended::Unwritten(error)),
             };
             if self.lease.is_some_and(|lease| lease.is_refused_by(&refusal)) {
-                return Err(Ended::Lost(value));
+                return Err(Ended::LeaseLost);
             }
             if writer.sender().is_over() {
                 break;
             }
             there.update(refusal);
         }
-        Err(Ended::Outrun)
+        Err(Ended::TooManyConflicts)
     }
 
     async fn read(&self, writer: &mut Writer<'_>) -> Result<Values, crate::Error> {
@@ -264,19 +268,16 @@ impl<'a> Edit<'a> {
         Ok(Values(self.keys.iter().cloned().zip(there).collect()))
     }
 
-    async fn give_way(&self, lost: u32) {
-        // A first step that was only a guess has lost to nobody.
-        if lost > PAUSES || self.guess && lost == 1 {
-            return;
+    async fn pause_after(&self, conflicts: u32) {
+        // A first step that was only a guess had no rival.
+        let first = if self.guess || self.keys.is_empty() { 2 } else { 1 };
+        if (first..=MAX_PAUSES).contains(&conflicts) {
+            sleep(jitter(MAX_PAUSE)).await;
         }
-        let mut byte = [0u8; 1];
-        // Without randomness all pause alike, which is slower and not wrong.
-        let _ = getrandom::fill(&mut byte);
-        sleep(MAX_PAUSE * u32::from(byte[0]) / 255).await;
     }
 }
 
-/// How the writes of a round are sent, and how they are known to be applied after a lost reply.
+/// How the writes of a step are sent, and how they are known to be applied after a lost reply.
 pub(crate) enum Writer<'a> {
     /// By the values that are there.
     Plain(Sender<'a>),
@@ -285,10 +286,10 @@ pub(crate) enum Writer<'a> {
 }
 
 enum Written {
-    /// All of it; by an earlier round whose reply was lost, if there is its record.
+    /// All of it; by an earlier step whose reply was lost, if there is its record.
     Applied(Option<Done>),
-    /// Nothing: the run or the lease is somebody else's.
-    Lost,
+    /// Nothing: another owner has taken the run over.
+    TakenOver,
     /// Nothing: this is there instead.
     Refused(Vec<Mismatch>),
 }
@@ -312,30 +313,30 @@ impl<'a> Writer<'a> {
         &mut self,
         writes: Batch,
         outcome: &Outcome,
-        repeatable: bool,
+        idempotent: bool,
     ) -> Result<Written, crate::Error> {
         let (owner, retry) = match self {
-            Writer::Plain(sender) => return write_plain(sender, &writes, repeatable).await,
+            Writer::Plain(sender) => return write_plain(sender, &writes.sent_once(), idempotent).await,
             Writer::Owner(owner, retry) => (owner, *retry),
         };
         let answer = owner.settle(writes, outcome, retry).await?;
         let earlier = owner.run.recorded(&answer);
         Ok(match owner.run.committed(answer) {
             Committed::Recorded => Written::Applied(earlier),
-            Committed::Lost => Written::Lost,
+            Committed::Lost => Written::TakenOver,
             Committed::Refused(refusal) => Written::Refused(refusal),
         })
     }
 }
 
-async fn write_plain(sender: &Sender<'_>, writes: &Batch, repeatable: bool) -> Result<Written, crate::Error> {
+async fn write_plain(sender: &Sender<'_>, writes: &Batch, idempotent: bool) -> Result<Written, crate::Error> {
     if writes.writes().is_empty() {
         return Ok(Written::Applied(None));
     }
     let error = match sender.commit_once(writes).await {
         Ok(Commit::Applied(_)) => return Ok(Written::Applied(None)),
         Ok(Commit::Refused(refusal)) => return Ok(Written::Refused(refusal)),
-        Err(error) if error.maybe_applied() && repeatable => error,
+        Err(error) if error.maybe_applied() && idempotent => error,
         Err(error) => return Err(error),
     };
     let keys = writes.expectations().map(|(key, _)| key);
@@ -344,18 +345,25 @@ async fn write_plain(sender: &Sender<'_>, writes: &Batch, repeatable: bool) -> R
         Some(Mismatch { key: key.clone(), there })
     }));
     let found = found.await.into_iter().collect::<Option<Vec<_>>>().ok_or(error)?;
-    Ok(if is_made(writes, &found) { Written::Applied(None) } else { Written::Refused(found) })
+    Ok(if is_applied(writes, &found) { Written::Applied(None) } else { Written::Refused(found) })
 }
 
-/// Whether what is there is what these writes make of it.
-fn is_made(writes: &Batch, found: &[Mismatch]) -> bool {
+/// Whether the values that are there show that these writes were applied: none contradicts it, and at least one was not
+/// there before.
+fn is_applied(writes: &Batch, found: &[Mismatch]) -> bool {
     let there = |key| Mismatch::find(found, key).and_then(|found| found.there.as_deref());
-    writes.writes().iter().all(|write| match write {
-        Write::Put { key, value: Value::Text(text), .. } => there(key) == Some(text),
-        Write::Delete { key, .. } => there(key).is_none(),
-        Write::Check { .. } | Write::Append { .. } | Write::Publish { .. } => true,
-        Write::Put { .. } | Write::PutIfNewer { .. } => false,
-    })
+    let mut shown = false;
+    for write in writes.writes() {
+        match write {
+            Write::Put { key, expect, value: Value::Text(text), .. } if there(key) == Some(text) => {
+                shown |= !expect.holds(Some(text));
+            }
+            Write::Delete { key, .. } if there(key).is_none() => shown = true,
+            Write::Put { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => return false,
+            Write::Check { .. } | Write::Append { .. } | Write::Publish { .. } => {}
+        }
+    }
+    shown
 }
 
 /// How the loop ended without an answer; see [`Error`].
@@ -363,8 +371,9 @@ pub(crate) enum Ended<T, E> {
     Step(E),
     Unread(crate::Error),
     Unwritten(crate::Error),
-    Outrun,
-    Lost(T),
+    TooManyConflicts,
+    LeaseLost,
+    TakenOver(T),
 }
 
 /// Why an edit has no answer. `E` is the step's own error.
@@ -379,9 +388,11 @@ pub enum Error<E> {
     /// [says](crate::Error::maybe_applied).
     Unwritten(crate::Error),
     /// Other writers were always first, or until the deadline. Nothing was written.
-    Outrun,
-    /// The lease or the run under which it writes was lost to somebody else. Nothing was written.
-    Lost,
+    TooManyConflicts,
+    /// The [lease](Edit::guarded_by) is no longer held. Nothing was written.
+    LeaseLost,
+    /// Another owner has taken the [run](Edit::record) over. Nothing was written.
+    TakenOver,
 }
 
 impl<T, E> From<Ended<T, E>> for Error<E> {
@@ -390,8 +401,9 @@ impl<T, E> From<Ended<T, E>> for Error<E> {
             Ended::Step(error) => Error::Step(error),
             Ended::Unread(error) => Error::Unread(error),
             Ended::Unwritten(error) => Error::Unwritten(error),
-            Ended::Outrun => Error::Outrun,
-            Ended::Lost(_) => Error::Lost,
+            Ended::TooManyConflicts => Error::TooManyConflicts,
+            Ended::LeaseLost => Error::LeaseLost,
+            Ended::TakenOver(_) => Error::TakenOver,
         }
     }
 }
@@ -401,8 +413,9 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
         match self {
             Error::Step(error) => error.fmt(f),
             Error::Unread(error) | Error::Unwritten(error) => error.fmt(f),
-            Error::Outrun => f.write_str("other writers were always first"),
-            Error::Lost => f.write_str("the lease was lost to somebody else"),
+            Error::TooManyConflicts => f.write_str("other writers were always first"),
+            Error::LeaseLost => f.write_str("the lease is no longer held"),
+            Error::TakenOver => f.write_str("another owner has taken over"),
         }
     }
 }

@@ -196,9 +196,9 @@ impl Lease {
         self.until
     }
 
-    /// Whether a refusal says that this lease is no longer held.
-    pub(crate) fn is_refused_by(&self, refusal: &[Mismatch]) -> bool {
-        Mismatch::find(refusal, &self.key).is_some()
+    /// Whether these values show that this lease is no longer held.
+    pub(crate) fn is_refused_by(&self, found: &[Mismatch]) -> bool {
+        Mismatch::find(found, &self.key).is_some_and(|found| found.there.as_deref() != Some(&self.token))
     }
 
     fn mine(&self) -> Expect {

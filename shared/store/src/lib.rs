@@ -6,6 +6,7 @@ pub mod edit;
 mod error;
 mod forward;
 pub mod idem;
+mod jitter;
 pub mod lease;
 mod log;
 mod name;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_store::testing::seed_jitter;
 use onetap_store::{Memory, Store};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -88,6 +89,7 @@ pub(super) fn plan(clock: Clock, length: Duration) -> Plan {
 /// A run on memory: tasks of one thread on a paused clock, so that the same seed gives the same run, and half a minute
 /// takes a moment. `sabotage` takes a fence down.
 pub fn on_memory(seed: u64, length: Duration, sabotage: Option<(Fence, Side)>) -> Outcome {
+    seed_jitter(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let store: Arc<dyn Store> = Arc::new(Memory::new());

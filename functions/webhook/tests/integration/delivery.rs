@@ -486,6 +486,43 @@ async fn an_event_that_is_being_handled_elsewhere_comes_again() {
 }
 
 #[tokio::test]
+async fn an_event_without_an_id_that_may_be_written_is_not_asked_for_again() {
+    // Nothing could tell the redelivery that it is written.
+    let (bot, user) = (Bot::new(Faulty::new(memory(), |_| Fault::ReplyLost)), user());
+    let mut entry = text(&user, "午餐 120 信用卡");
+    entry["webhookEventId"] = Value::Null;
+    assert_eq!(bot.deliver(&[entry]).await, 200);
+    assert_eq!(bot.said(), [BUSY]);
+}
+
+#[tokio::test]
+async fn after_the_store_has_failed_for_one_user_no_other_users_event_asks_it() {
+    let gate = Gate::new();
+    // The claims pass; one user's read waits while the other user's read fails.
+    let held = gate.clone();
+    let store = Faulty::new(memory(), move |call| match call {
+        1 => Fault::Pass,
+        2 => Fault::HeldBefore(held.clone()),
+        _ => Fault::NotSent,
+    });
+    let bot = Bot::new(Arc::clone(&store) as Arc<dyn Store>);
+    let events = [text(&user(), "設定住家 永和區"), text(&user(), "設定住家 永和區")];
+    let delivery = spawn(&bot.webhook, &events);
+    gate.reached().await;
+    while store.calls() < 3 {
+        tokio::task::yield_now().await;
+    }
+    // The other user's reply is the sign that its failure was seen.
+    while bot.line.requests() == 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    gate.open();
+    assert_eq!(delivery.await.unwrap(), 200);
+    assert_eq!(bot.said(), [BUSY, BUSY]);
+    assert_eq!(store.calls(), 3, "the claims, and one read of each user");
+}
+
+#[tokio::test]
 async fn an_event_without_an_id_is_handled_without_dedupe() {
     let bot = Bot::new(memory());
     let mut event = text(&user(), "永和");

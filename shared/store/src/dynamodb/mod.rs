@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::batch::seq_of;
 use crate::config::Credentials;
+use crate::jitter::jitter;
 use crate::{
     Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Mismatch, Position, Record, Store, Value,
     Write,
@@ -116,7 +117,7 @@ impl DynamoDb {
                 // An expectation failed, or a head or a state moved on: the refusal brought where to.
                 Sent::Refused(there) => seen.extend(there),
                 Sent::Contended => {
-                    let pause = jitter(attempt);
+                    let pause = backoff(attempt);
                     if Instant::now() + pause >= deadline {
                         break;
                     }
@@ -230,11 +231,8 @@ fn live(kept: &Option<Kept>, now: u64) -> Result<Option<&str>, Error> {
 }
 
 /// Up to 5, 10, 20, … 80 ms, at random, so that two that collided do not meet again.
-fn jitter(attempt: u32) -> Duration {
-    let mut byte = [0u8; 2];
-    let _ = getrandom::fill(&mut byte);
-    let most = 5_000u64 << attempt.min(4);
-    Duration::from_micros(1 + u64::from(u16::from_be_bytes(byte)) * most / u64::from(u16::MAX))
+fn backoff(attempt: u32) -> Duration {
+    Duration::from_micros(1) + jitter(Duration::from_millis(5) * (1 << attempt.min(4)))
 }
 
 #[async_trait]

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::connector::Connector;
 use super::item::{Attributes, Condition, HEAD, Held, Kept, Place};
 use super::read::Stored;
-use super::{DynamoDb, jitter, live};
+use super::{DynamoDb, backoff, live};
 use crate::{Error, Log, Record};
 use onetap_config::Secret;
 
@@ -265,7 +265,7 @@ impl DynamoDb {
                 break;
             }
             // A batch is under the 16 MB that one answer holds: keys are left over where DynamoDB throttles.
-            let pause = jitter(attempt);
+            let pause = backoff(attempt);
             if Instant::now() + pause >= deadline {
                 return Err(Error::not_sent("DynamoDB left keys unread: too many requests"));
             }

@@ -66,12 +66,12 @@ impl Call {
         Ok(self.fingerprint(json.to_string()))
     }
 
-    /// When the caller will be gone: no lease lasts longer, no waiting, and no call to the store but the last. A commit
-    /// that it cuts off is [unrecorded](Error::Unrecorded) or an error of the [store](Error::Store), and may have landed.
+    /// Sets the deadline. The lease, the waiting and the calls to the store end there, with one exception: recording a
+    /// result, or releasing the claim, has at least 200 ms, even after the deadline. With [`Policy::AtMostOnce`] the lease is
+    /// 200 ms longer; after it other callers get [`Error::Unknown`].
     ///
-    /// It does not end the function, and what the function did has at least 200 ms to be recorded or released, also
-    /// after the deadline. With [`Policy::AtMostOnce`] the lease lasts as much longer; then its outcome is unknown to
-    /// others.
+    /// The deadline does not stop the function. A commit that it cuts off is [unrecorded](Error::Unrecorded) or an error of
+    /// the [store](Error::Store), and may have been applied.
     pub fn deadline(mut self, deadline: Instant) -> Call {
         self.deadline = Some(deadline);
         self
@@ -90,7 +90,7 @@ impl Call {
         self
     }
 
-    /// What follows a crash. All callers of a key should agree on it.
+    /// Sets whether the function runs again after a crash. All callers of a key should agree on it.
     pub fn policy(mut self, policy: Policy) -> Call {
         self.policy = policy;
         self
@@ -113,10 +113,11 @@ impl Call {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        self.work(|| async { f().await.map_err(Failure::Passing) }, Form::passing()).await
+        self.work(|| async { f().await.map_err(Failure::Transient) }, Form::new()).await
     }
 
-    /// [`execute`](Call::execute) for a layer, whose value has checked its size itself, and is not what its replay is.
+    /// [`execute`](Call::execute) for a layer: the layer checks the size of the value itself, and returns the first value as
+    /// it is, not as its record has it.
     #[cfg(feature = "tower")]
     pub(super) async fn execute_as_it_is<T, E, F, Fut>(self, f: F) -> Result<T, Error<T, E>>
     where
@@ -128,7 +129,7 @@ impl Call {
             let outcome = Outcome::of_any_size(&value);
             (value, outcome)
         };
-        self.work(|| async { f().await.map_err(Failure::Passing) }, Form { value, ..Form::passing() }).await
+        self.work(|| async { f().await.map_err(Failure::Transient) }, Form { value, ..Form::new() }).await
     }
 
     /// [`execute`](Call::execute) for an `f` that can tell which of its errors will never go away: those are kept
@@ -143,7 +144,7 @@ impl Call {
         let form = Form {
             failure: |error| record::carried(error, Outcome::Err),
             read_failure: |json| serde_json::from_str(json).ok(),
-            ..Form::passing()
+            ..Form::new()
         };
         self.work(f, form).await
     }
@@ -163,7 +164,7 @@ impl Call {
             Ok(Begun::Done(done)) => done.read(form.read_failure).map(Answer::Replayed),
             Err(error) => Err(error.widen()),
         };
-        noted(answer).map(Answer::into_value)
+        count_outcome(answer).map(Answer::into_value)
     }
 
     /// Runs `f` unless it was done before or is being done now; does not wait, and reads no result.
@@ -176,13 +177,13 @@ impl Call {
         let answer = match call.begin().await {
             Ok(Begun::Mine(mut run)) => {
                 let mut owner = call.owner(&mut run);
-                let ended = owner.renewing(f()).await.map_err(Failure::Passing);
-                call.conclude(owner, ended, Form::passing()).await.map(Answer::Executed)
+                let ended = owner.renewing(f()).await.map_err(Failure::Transient);
+                call.conclude(owner, ended, Form::new()).await.map(Answer::Executed)
             }
             Ok(Begun::Done(_)) => Ok(Answer::Replayed(())),
             Err(error) => Err(error.widen()),
         };
-        match noted(answer) {
+        match count_outcome(answer) {
             Ok(Answer::Executed(())) => Ok(Consumed::Executed),
             Ok(Answer::Replayed(())) => Ok(Consumed::AlreadyDone),
             Err(Error::InProgress { .. }) => Ok(Consumed::InProgress),
@@ -194,19 +195,20 @@ impl Call {
     /// crash the effect is there once, with its result; the policy has nothing to decide.
     ///
     /// `f` is first given no values. Where the store refuses its writes, it is called again with the values that are there,
-    /// to make the writes anew from them, or to give up with an error of its own. It may use all of a batch's writes but
-    /// one, and not the record's own key. If `f` only reads some keys and decides, [`edit`](Call::edit) is shorter.
+    /// to make the writes anew from them, or to give up with an error of its own. Its batch has at most
+    /// 24 writes, because the record takes one, and does not name the record's own key. If `f` only reads some keys and decides, [`edit`](Call::edit) is shorter.
     pub async fn transact<T, E, F, Fut>(self, f: F) -> Result<T, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: FnMut(Values) -> Fut,
         Fut: Future<Output = Result<(Batch, T), E>>,
     {
-        self.make(Edit::default(), Retry::AllFailures, f, |ended| match ended {
+        self.make(Edit::default(), f, |ended| match ended {
             Ended::Step(error) => Error::Function(error),
             Ended::Unread(error) | Ended::Unwritten(error) => Error::Store(error),
-            Ended::Outrun => Error::Store(crate::Error::not_sent("the writes were refused again and again")),
-            Ended::Lost(value) => Error::LostLease { value },
+            // An edit without a lease loses none.
+            Ended::TooManyConflicts | Ended::LeaseLost => Error::Store(too_many_conflicts()),
+            Ended::TakenOver(value) => Error::LostLease { value },
         })
         .await
     }
@@ -221,8 +223,10 @@ impl Call {
         T: Serialize + DeserializeOwned,
     {
         let step = |there: Values| std::future::ready(step(&there));
-        self.make(edit, Retry::LostReplies, step, |ended| match ended {
-            Ended::Lost(value) => Error::LostLease { value },
+        self.make(edit, step, |ended| match ended {
+            Ended::Unwritten(error) => Error::Store(error),
+            Ended::TooManyConflicts => Error::Store(too_many_conflicts()),
+            Ended::TakenOver(value) => Error::LostLease { value },
             ended => Error::Function(ended.into()),
         })
         .await
@@ -231,7 +235,6 @@ impl Call {
     async fn make<T, S, E, F, Fut>(
         self,
         edit: Edit<'_>,
-        retry: Retry,
         step: F,
         failure: fn(Ended<T, S>) -> Error<T, E>,
     ) -> Result<T, Error<T, E>>
@@ -240,15 +243,17 @@ impl Call {
         F: FnMut(Values) -> Fut,
         Fut: Future<Output = Result<(Batch, T), S>>,
     {
-        let call = self.policy(Policy::AtLeastOnce);
+        let mut call = self.policy(Policy::AtLeastOnce);
+        call.deadline = [call.deadline, edit.deadline].into_iter().flatten().min();
         let answer = match call.begin().await {
             Ok(Begun::Mine(mut run)) => {
-                let made = edit.record_as(Writer::Owner(call.owner(&mut run), retry), step).await;
+                let writer = Writer::Owner(call.owner(&mut run), Retry::AllFailures);
+                let made = edit.record_as(writer, step).await;
                 match &made {
                     Ok(_) => call.remember(&run),
-                    // A store that is down would not hear us let go either.
+                    // The store is down: a release would fail too.
                     Err(Ended::Unwritten(error)) if error.is_retryable() => {}
-                    Err(Ended::Lost(_)) => {}
+                    Err(Ended::TakenOver(_)) => {}
                     Err(_) => call.owner(&mut run).abandon().await,
                 }
                 made.map(Answer::Executed).map_err(failure)
@@ -256,7 +261,7 @@ impl Call {
             Ok(Begun::Done(done)) => done.read(|_| None).map(Answer::Replayed),
             Err(error) => Err(error.widen()),
         };
-        noted(answer).map(Answer::into_value)
+        count_outcome(answer).map(Answer::into_value)
     }
 
     /// The first step by itself, for callers that send it together with others: see [`Claim`]. Nobody renews this
@@ -284,7 +289,7 @@ impl Call {
         })
     }
 
-    /// Asks for the right to run, until it is granted, or not needed, or out of reach.
+    /// Claims the key, and waits while another caller holds it; ends with the right to run, or with a result.
     async fn begin(&self) -> Result<Begun, Error> {
         let config = self.idem.config();
         let patience = Some(config.wait_timeout).filter(|limit| !limit.is_zero());
@@ -370,7 +375,7 @@ impl Call {
                 let (error, outcome) = (form.failure)(error);
                 (Err(error), outcome)
             }
-            Err(Failure::Passing(error)) => {
+            Err(Failure::Transient(error)) => {
                 owner.abandon().await;
                 return Err(Error::Function(error));
             }
@@ -417,6 +422,10 @@ impl fmt::Debug for Call {
     }
 }
 
+fn too_many_conflicts() -> crate::Error {
+    crate::Error::not_sent("the writes were refused again and again")
+}
+
 /// How a call begins.
 enum Begun {
     /// With the right to run.
@@ -441,7 +450,7 @@ impl<T> Answer<T> {
     }
 }
 
-/// How the ends of a function become records: each comes back as its record has it.
+/// Converts a result or an error of the function to its record. The value comes back as it reads from the record.
 struct Form<T, E> {
     value: fn(T) -> (T, Outcome),
     /// For a failure that is kept.
@@ -451,8 +460,8 @@ struct Form<T, E> {
 }
 
 impl<T: Serialize + DeserializeOwned, E> Form<T, E> {
-    /// For a function none of whose failures is kept.
-    fn passing() -> Form<T, E> {
+    /// For a function whose failures are not recorded.
+    fn new() -> Form<T, E> {
         Form {
             value: |value| record::carried(value, Outcome::Ok),
             failure: |error| (error, Outcome::NotKept),
@@ -461,8 +470,8 @@ impl<T: Serialize + DeserializeOwned, E> Form<T, E> {
     }
 }
 
-/// Says how a call ended, and nothing about whose it was.
-fn noted<T, E>(answer: Result<Answer<T>, Error<T, E>>) -> Result<Answer<T>, Error<T, E>> {
+/// Counts and logs the outcome of a call, without its key.
+fn count_outcome<T, E>(answer: Result<Answer<T>, Error<T, E>>) -> Result<Answer<T>, Error<T, E>> {
     let outcome = match &answer {
         Ok(Answer::Executed(_)) => "executed",
         Ok(Answer::Replayed(_)) => "replayed",

@@ -41,20 +41,21 @@ pub(super) fn lease(policy: Policy, usual: Duration, deadline: Option<Instant>) 
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use onetap_store::{Batch, Memory, Store, idem::{Claimed, Committed, Config, Idempotency}};
+/// # use onetap_store::{Batch, Memory, Round, Store, idem::{Claimed, Committed, Config, Idempotency}};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
 /// # let idem = Idempotency::new(store.clone(), Config::default());
 /// # let (lock, release, writes) = (Batch::new(), Batch::new(), Batch::new());
-/// let (claim, sent) = (idem.call("event:42").claim()?, tokio::time::Instant::now());
-/// let mut answers = store.commit_each(&[claim.batch(), lock]).await.into_iter();
-/// if let Some(answer) = answers.next()
-///     && let Claimed::Mine(run) = claim.outcome(sent, answer?)?
-/// {
+/// let claim = idem.call("event:42").claim()?;
+/// let mut round = Round::new();
+/// let (claimed, _locked) = (round.add(claim.batch()), round.add(lock));
+/// let mut answers = round.send(&*store).await;
+/// if let Claimed::Mine(run) = claim.outcome(answers.sent_at(), answers.take(claimed)?)? {
 ///     // … the work …
-///     let mut answers = store.commit_each(&[writes.and(run.commit_batch(&"done")), release]).await.into_iter();
-///     # let Some(answer) = answers.next() else { return Ok(()) };
-///     assert!(matches!(run.committed(answer?), Committed::Recorded));
+///     let mut round = Round::new();
+///     let (recorded, _released) = (round.add(writes.and(run.commit_batch(&"done"))), round.add(release));
+///     let mut answers = round.send(&*store).await;
+///     assert!(matches!(run.committed(answers.take(recorded)?), Committed::Recorded));
 /// }
 /// # Ok(()) }
 /// ```

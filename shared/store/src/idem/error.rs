@@ -27,11 +27,11 @@ pub enum Error<T = Infallible, E = Infallible> {
     /// Its owner has neither ended nor renewed its claim in time, and under [`Policy::AtMostOnce`](super::Policy)
     /// nobody runs it again before it is [resolved](super::Idempotency::resolve). Not run.
     Unknown,
-    /// The store gave no usable answer. The function was not run; where it was, in a `transact`, none of its writes
+    /// The store gave no usable answer. The function was not run; where it was, in a `transact` or an `edit`, none of its writes
     /// is known to have been made. To call again with the same key is safe, and tells.
     Store(crate::Error),
     /// The function ran, but its lease was over and a successor stands in its place; the result was refused, and the
-    /// successor's is or will be the one that is replayed. Of a `transact` nothing was written.
+    /// successor's is or will be the one that is replayed. Of a `transact` or an `edit` nothing was written.
     LostLease {
         /// What the function returned: there may be something to undo.
         value: T,

@@ -46,13 +46,13 @@
 //!
 //! # How a call ends
 //!
-//! | the record | and then | `execute`, `transact` | `consume` |
+//! | the record | and then | `execute`, `transact`, `edit` | `consume` |
 //! |---|---|---|---|
 //! | nothing, or a lapsed claim | the function succeeds | its value, recorded | `Executed` |
 //! | | it fails | [`Function`](Error::Function), nothing kept, the next call runs | the same |
 //! | | it fails [for good](Failure::Permanent) | [`Function`](Error::Function), kept | – |
 //! | | it outlasts its lease, and a successor stands there | [`LostLease`](Error::LostLease) with the value | the same |
-//! | | the store does not confirm | [`Unrecorded`](Error::Unrecorded) with the value; `transact`: [`Store`](Error::Store) | `Unrecorded` |
+//! | | the store does not confirm | [`Unrecorded`](Error::Unrecorded) with the value; `transact`, `edit`: [`Store`](Error::Store) | `Unrecorded` |
 //! | | it panics, or the call is dropped | the claim lapses, the policy decides | the same |
 //! | a result | | that value, or that failure | `AlreadyDone` |
 //! | a result that was not kept | | [`NotKept`](Error::NotKept) | `AlreadyDone` |
@@ -271,14 +271,14 @@ pub enum Consumed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure<E> {
     /// It could: nothing is kept, and the next call runs.
-    Passing(E),
+    Transient(E),
     /// It could not: the error is kept, and every repeat gets it.
     Permanent(E),
 }
 
 impl<E> From<E> for Failure<E> {
-    /// What is not said to be permanent is passing, so that `?` keeps nothing by accident.
+    /// What is not said to be permanent is transient, so that `?` keeps nothing by accident.
     fn from(error: E) -> Failure<E> {
-        Failure::Passing(error)
+        Failure::Transient(error)
     }
 }

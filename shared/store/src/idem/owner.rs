@@ -1,4 +1,4 @@
-//! The owner of a run: it renews its claim while the work goes on, records how the work ended, and lets go.
+//! The owner of a run: it renews its claim while the work goes on, records how the work ended, and releases it.
 
 use std::convert::Infallible;
 
@@ -45,9 +45,10 @@ impl Owner<'_> {
                     run.claim.text = renewed;
                     (term, run.until) = (left, sent + left);
                 }
+                // An earlier renewal was applied, and its reply was lost.
                 Ok(Commit::Refused(refusal)) if run.adopt(&refusal) => next = sent,
-                // Lapsed, taken over or resolved. The claim is not revived: whoever comes next has the right to it. The
-                // work is not stopped: only the commit can tell whether anybody came.
+                // The claim lapsed, or another caller took it over or resolved it. It is not revived: the next caller has
+                // the right to it. The work is not stopped: only the commit can tell whether there was a next caller.
                 Ok(Commit::Refused(_)) => {
                     tracing::warn!("an idempotent call outlasted its lease");
                     break;
@@ -62,8 +63,8 @@ impl Owner<'_> {
         std::future::pending().await
     }
 
-    /// Commits `writes` and the record of `outcome` in one batch. After a lost reply the answer always says whether the
-    /// record is there.
+    /// Commits `writes` and the record of `outcome` in one batch. If a reply was lost and the refusal does not name the
+    /// record, the record is read, so that the answer says whether the batch was applied.
     pub(crate) async fn settle(
         &mut self,
         writes: Batch,
@@ -74,7 +75,7 @@ impl Owner<'_> {
         let mut record = self.run.result(outcome);
         let batch = |run: &Run, record: &str| writes.clone().and(run.batch(record.to_owned()));
         let (mut answer, lost) = match self.send(retry, |run| batch(run, &record)).await {
-            // Stores limit more than the size of a value. The fact that it is done still has room.
+            // Too large for the store. Record only that the call is done, without its result.
             Err(Error::TooLarge { .. }) => {
                 record = self.run.result(&Outcome::NotKept);
                 self.send(retry, |run| batch(run, &record)).await?
@@ -104,7 +105,7 @@ impl Owner<'_> {
 
     /// Releases the claim. If this fails, the next caller waits for the lease to end.
     pub(crate) async fn abandon(&mut self) {
-        // The lease was no longer than the deadline: there is nothing left to release.
+        // The lease ended at the deadline at the latest: there is nothing left to release.
         if self.run.claim.policy == Policy::AtLeastOnce && self.sender.is_over() {
             return;
         }

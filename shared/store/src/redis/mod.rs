@@ -382,7 +382,9 @@ impl<T: Transport> Store for Scripted<T> {
             && let Some(command) = Command::set_if_absent(batch)
         {
             // The one batch that a plain command can say: a claim or a lock. On refusal GET brings what is there.
-            let Exchange { mut replies, resent } = self.exchange(&[command], true, self.deadline()).await?;
+            let repeatable = batch.is_repeatable();
+            let Exchange { mut replies, resent } =
+                self.exchange(&[command], repeatable, self.deadline()).await?;
             let reply = match replies.pop() {
                 Some(reply) => reply.set_if_absent(batch),
                 None => return Err(Error::unknown("no reply")),

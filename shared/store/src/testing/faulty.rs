@@ -18,6 +18,8 @@ pub enum Fault {
     Pass,
     /// It never reaches the store.
     NotSent,
+    /// It never reaches the store, and nobody can tell.
+    RequestLost,
     /// The store does it, and its answer is lost.
     ReplyLost,
     /// It reaches the store so much later.
@@ -109,6 +111,7 @@ impl Faulty {
         match (self.plan)(self.calls.fetch_add(1, Ordering::SeqCst) + 1) {
             Fault::Pass => Ok(call.await),
             Fault::NotSent => Err(Error::not_sent("lost on its way, on purpose")),
+            Fault::RequestLost => Err(Error::unknown("request lost, on purpose")),
             Fault::ReplyLost => {
                 call.await;
                 Err(Error::unknown("answer lost, on purpose"))

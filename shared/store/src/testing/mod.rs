@@ -2,6 +2,9 @@
 
 pub mod conformance;
 mod faulty;
+mod jitter;
 pub mod random;
 
 pub use faulty::{Fault, Faulty, Gate};
+pub use jitter::seed_jitter;
+pub(crate) use jitter::seeded;

@@ -10,7 +10,7 @@ use onetap_servers::{Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
 use onetap_store::lease::Acquire;
 use onetap_store::testing::conformance::Names;
 use onetap_store::testing::{Fault as Trouble, Faulty};
-use onetap_store::{Batch, Expect, Key, Lease, Memory, Store};
+use onetap_store::{Batch, Edit, Expect, Key, Lease, Memory, Store, Values, edit};
 use support::PATIENT;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -142,4 +142,71 @@ async fn a_release_whose_reply_was_lost_and_that_cannot_ask_again_may_have_freed
     let error = lease.release().await.expect_err("no answer");
     assert!(error.maybe_applied(), "{error:?}");
     assert_eq!(memory.get(&key).await.unwrap(), None, "it is free");
+}
+
+/// An increment that guesses that nothing is there. No backend may send it again by itself: the refusal would bring its own
+/// value, which is also another first increment's.
+async fn increment(store: &Arc<dyn Store>, key: &Key) -> Result<u32, edit::Error<std::num::ParseIntError>> {
+    let step = |there: &Values| {
+        let next = there.get(key).unwrap_or("0").parse::<u32>()? + 1;
+        Ok((Batch::new().put(key, there.expect(key), next.to_string(), HOUR), next))
+    };
+    Edit::of(key).guessing_absent().apply(&**store, step).await
+}
+
+fn is_unknown<E>(ended: &Result<u32, edit::Error<E>>) -> bool {
+    matches!(ended, Err(edit::Error::Unwritten(error)) if error.maybe_applied())
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn an_increment_whose_connection_breaks_is_made_once_on_redis() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let (direct, store) = (
+        support::store(&support::redis(redis.url(), PATIENT)),
+        support::store(&support::redis(proxy.url(), PATIENT)),
+    );
+    let names = Names::new();
+    let key = names.key("count");
+    assert_eq!(store.get(&names.key("warm")).await.unwrap(), None);
+    proxy.stall(true);
+    let sending = tokio::spawn({
+        let (store, key) = (Arc::clone(&store), key.clone());
+        async move { increment(&store, &key).await }
+    });
+    while direct.get(&key).await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    proxy.cut();
+    proxy.stall(false);
+    let ended = sending.await.unwrap();
+    assert!(is_unknown(&ended), "{ended:?}");
+    assert_eq!(direct.get(&key).await.unwrap().as_deref(), Some("1"));
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn an_increment_whose_connection_breaks_is_made_once_on_upstash() {
+    let redis = Redis::start().await;
+    let gateway = Upstash::start(&redis.url()).await;
+    let store = support::store(&support::upstash(gateway.url(), gateway.token(), PATIENT));
+    let key = Names::new().key("count");
+    gateway.inject_next(vec![Fault::DropReply]);
+    let ended = increment(&store, &key).await;
+    assert!(is_unknown(&ended), "{ended:?}");
+    assert_eq!(store.get(&key).await.unwrap().as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn an_increment_whose_connection_breaks_is_made_once_on_dynamodb() {
+    let server = onetap_servers::Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    let proxy = Proxy::start(&server.url()).await;
+    let store = support::store(&support::dynamodb(proxy.url(), 600));
+    let key = Names::new().key("count");
+    proxy.inject_next(vec![Fault::DropReply]);
+    let ended = increment(&store, &key).await;
+    assert!(is_unknown(&ended), "{ended:?}");
+    assert_eq!(store.get(&key).await.unwrap().as_deref(), Some("1"));
 }

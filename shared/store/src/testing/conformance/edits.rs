@@ -6,12 +6,12 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::{HOUR, Names, SHORT, applied, holds, is};
+use super::{HOUR, Names, SHORT, applied, holds, is, texts};
 use crate::edit::{Edit, Error, Values};
 use crate::idem::{Claimed, Config, Idempotency};
 use crate::lease::{Acquire, Lease};
 use crate::testing::{Fault, Faulty, Gate};
-use crate::{Batch, Expect, Key, Store};
+use crate::{Batch, Expect, Keep, Key, Store};
 
 type Made = Result<(Batch, usize), Infallible>;
 
@@ -72,7 +72,7 @@ pub async fn no_edit_is_lost_among_many_editors(store: Arc<dyn Store>) {
                     Error::Unread(error) | Error::Unwritten(error) => {
                         assert!(!error.maybe_applied(), "{error}")
                     }
-                    error => assert_eq!(error, Error::Outrun),
+                    error => assert_eq!(error, Error::TooManyConflicts),
                 }
             }
         }
@@ -112,7 +112,7 @@ pub async fn an_edit_of_two_keys_is_applied_to_both_or_neither(store: Arc<dyn St
     holds(&store, &to, Some("4")).await;
 }
 
-pub async fn an_edit_whose_reply_is_lost_is_unknown_unless_it_is_repeatable(store: Arc<dyn Store>) {
+pub async fn an_edit_whose_reply_is_lost_is_unknown_unless_it_is_idempotent(store: Arc<dyn Store>) {
     let key = Names::new().key("edited");
     let lossy = || Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::ReplyLost]);
     // A second increment would be another one, and the number that is there may be somebody else's.
@@ -120,12 +120,12 @@ pub async fn an_edit_whose_reply_is_lost_is_unknown_unless_it_is_repeatable(stor
     assert!(matches!(edited, Err(Error::Unwritten(error)) if error.maybe_applied()));
     holds(&store, &key, Some("1")).await;
 
-    let edited = Edit::of(&key).repeatable().apply(&*lossy(), |there| set(&key, there)).await;
+    let edited = Edit::of(&key).idempotent().apply(&*lossy(), |there| set(&key, there)).await;
     assert_eq!(edited, Ok(7));
     holds(&store, &key, Some("7")).await;
 }
 
-pub async fn a_repeatable_edit_is_made_again_over_what_came_after_a_lost_reply(store: Arc<dyn Store>) {
+pub async fn an_idempotent_edit_is_made_again_over_what_came_after_a_lost_reply(store: Arc<dyn Store>) {
     let key = Names::new().key("edited");
     let gate = Gate::new();
     let faults = vec![Fault::Pass, Fault::ReplyLost, Fault::HeldBefore(gate.clone())];
@@ -135,7 +135,7 @@ pub async fn a_repeatable_edit_is_made_again_over_what_came_after_a_lost_reply(s
         applied(&store, Batch::new().put(&key, is("7"), "8", HOUR)).await;
         gate.open();
     };
-    let edit = Edit::of(&key).repeatable();
+    let edit = Edit::of(&key).idempotent();
     let (edited, ()) = tokio::join!(edit.apply(&*lossy, |there| set(&key, there)), rival);
     assert_eq!((edited, lossy.calls()), (Ok(7), 4));
     holds(&store, &key, Some("7")).await;
@@ -144,10 +144,10 @@ pub async fn a_repeatable_edit_is_made_again_over_what_came_after_a_lost_reply(s
 pub async fn an_edit_that_was_not_sent_says_so_at_once(store: Arc<dyn Store>) {
     let key = Names::new().key("edited");
     let lost = Faulty::first(Arc::clone(&store), vec![Fault::NotSent]);
-    let edited = Edit::of(&key).repeatable().apply(&*lost, |there| set(&key, there)).await;
+    let edited = Edit::of(&key).idempotent().apply(&*lost, |there| set(&key, there)).await;
     assert!(matches!(edited, Err(Error::Unread(error)) if !error.maybe_applied()));
     let lost = Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::NotSent]);
-    let edited = Edit::of(&key).repeatable().apply(&*lost, |there| set(&key, there)).await;
+    let edited = Edit::of(&key).idempotent().apply(&*lost, |there| set(&key, there)).await;
     assert!(matches!(edited, Err(Error::Unwritten(error)) if !error.maybe_applied()));
     assert_eq!(lost.calls(), 2);
     holds(&store, &key, None).await;
@@ -187,7 +187,7 @@ pub async fn a_recorded_edit_of_a_run_that_was_taken_over_writes_nothing(store: 
     sleep(SHORT * 2).await;
     assert_eq!(engine(HOUR).edit(&id, Edit::of(&key), |there| increment(&key, there)).await.unwrap(), 1);
     let late = Edit::of(&key).record(&*store, &mut run, |there| increment(&key, there)).await;
-    assert_eq!(late, Err(Error::Lost));
+    assert_eq!(late, Err(Error::TakenOver));
     holds(&store, &key, Some("1")).await;
 }
 
@@ -201,7 +201,7 @@ pub async fn an_edit_under_a_lost_lease_writes_nothing(store: Arc<dyn Store>) {
     assert_eq!(edit().apply(&*store, |there| increment(&key, there)).await, Ok(1));
     let token = store.get(&lock).await.unwrap().unwrap();
     applied(&store, Batch::new().put(&lock, is(&token), "another holder", HOUR)).await;
-    assert_eq!(edit().apply(&*store, |there| increment(&key, there)).await, Err(Error::Lost));
+    assert_eq!(edit().apply(&*store, |there| increment(&key, there)).await, Err(Error::LeaseLost));
     holds(&store, &key, Some("1")).await;
 }
 
@@ -219,4 +219,45 @@ pub async fn an_edit_whose_step_gives_up_writes_nothing(store: Arc<dyn Store>) {
     let counted = Faulty::counting(Arc::clone(&store));
     let edited = Edit::of(&key).apply(&*counted, |_| Err::<(Batch, ()), _>("sold out")).await;
     assert_eq!((edited, counted.calls()), (Err(Error::Step("sold out")), 1));
+}
+
+pub async fn a_lost_request_is_not_taken_for_a_write(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let (key, log) = (names.key("edited"), names.log("appended"));
+    applied(&store, Batch::new().put(&key, Expect::Absent, "7", HOUR)).await;
+    // The request is lost on its way, and nobody can know: the value that the edit would write is there already.
+    let lossy = Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::RequestLost]);
+    let step = |there: &Values| {
+        let writes = Batch::new().put(&key, there.expect(&key), "7", HOUR);
+        Ok::<_, Infallible>((writes.append(&log, "record", Keep::all_for(HOUR)), ()))
+    };
+    assert_eq!(Edit::of(&key).idempotent().apply(&*lossy, step).await, Ok(()));
+    assert_eq!(texts(&store, &log).await, ["record"]);
+}
+
+pub async fn a_held_lease_outlives_a_lost_request(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let key = names.key("edited");
+    let Acquire::Acquired(lease) = Lease::acquire(&store, names.key("lock"), HOUR).await.unwrap() else {
+        panic!("nobody else asked")
+    };
+    let lossy = Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::RequestLost]);
+    let edit = Edit::of(&key).idempotent().guarded_by(&lease);
+    assert_eq!(edit.apply(&*lossy, |there| set(&key, there)).await, Ok(7));
+    holds(&store, &key, Some("7")).await;
+}
+
+pub async fn an_edit_with_a_record_that_loses_its_lease_frees_its_key(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let (key, lock, id) = (names.key("edited"), names.key("lock"), format!("{names:?}"));
+    let Acquire::Acquired(lease) = Lease::acquire(&store, lock.clone(), HOUR).await.unwrap() else {
+        panic!("nobody else asked")
+    };
+    let token = store.get(&lock).await.unwrap().unwrap();
+    applied(&store, Batch::new().put(&lock, is(&token), "another holder", HOUR)).await;
+    let idem = Idempotency::new(Arc::clone(&store), Config::default());
+    let guarded = Edit::of(&key).guarded_by(&lease);
+    let ended = idem.edit(&id, guarded, |there| increment(&key, there)).await;
+    assert!(matches!(ended, Err(crate::idem::Error::Function(Error::LeaseLost))), "{ended:?}");
+    assert_eq!(idem.edit(&id, Edit::of(&key), |there| increment(&key, there)).await.unwrap(), 1);
 }

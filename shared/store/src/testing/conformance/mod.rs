@@ -76,14 +76,17 @@ macro_rules! promises {
             an_edit_that_loses_starts_again_from_what_the_refusal_brings
             no_edit_is_lost_among_many_editors
             an_edit_of_two_keys_is_applied_to_both_or_neither
-            an_edit_whose_reply_is_lost_is_unknown_unless_it_is_repeatable
-            a_repeatable_edit_is_made_again_over_what_came_after_a_lost_reply
+            an_edit_whose_reply_is_lost_is_unknown_unless_it_is_idempotent
+            an_idempotent_edit_is_made_again_over_what_came_after_a_lost_reply
             an_edit_that_was_not_sent_says_so_at_once
             a_recorded_edit_happens_once_whichever_replies_are_lost
             a_recorded_edit_of_a_run_that_was_taken_over_writes_nothing
             an_edit_under_a_lost_lease_writes_nothing
             an_edit_after_its_deadline_makes_no_call
             an_edit_whose_step_gives_up_writes_nothing
+            a_lost_request_is_not_taken_for_a_write
+            a_held_lease_outlives_a_lost_request
+            an_edit_with_a_record_that_loses_its_lease_frees_its_key
             no_increment_is_lost_among_many_workers
             one_of_a_hundred_racing_claims_wins
             any_text_comes_back_as_it_was

@@ -287,7 +287,7 @@ pub async fn the_first_result_is_what_its_replay_will_be(store: Arc<dyn Store>) 
         assert!(matches!(error, Err(Error::Function(error)) if error == carried));
     }
     // What was not kept has no replay, and stays what it is.
-    let fail = || async { Err::<(), _>(Failure::Passing(given)) };
+    let fail = || async { Err::<(), _>(Failure::Transient(given)) };
     let error = idem.call(&fresh("same")).execute_keeping_failures(fail).await;
     assert!(matches!(error, Err(Error::Function(error)) if error == given));
 }
