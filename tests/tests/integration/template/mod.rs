@@ -94,10 +94,12 @@ fn the_four_functions_are_the_workspaces_programs() {
         .output()
         .unwrap();
     let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let built = metadata["workspace_default_members"].as_array().unwrap();
     let targets = metadata["packages"]
         .as_array()
         .unwrap()
         .iter()
+        .filter(|package| built.contains(&package["id"]))
         .flat_map(|package| package["targets"].as_array().unwrap());
     let programs: BTreeSet<&str> = targets
         .filter(|target| target["kind"] == json!(["bin"]))
