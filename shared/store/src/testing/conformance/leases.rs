@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::{HOUR, Names, SHORT, applied, holds, refused, rejected};
+use super::{HOUR, Names, SHORT, applied, holds, in_time, refused, rejected};
 use crate::lease::{Acquire, Release, Renewal};
 use crate::{Batch, Expect, Key, Lease, Store};
 
@@ -35,14 +35,18 @@ pub async fn a_lease_is_held_by_one_until_it_is_released(store: Arc<dyn Store>) 
 }
 
 pub async fn a_renewed_lease_lasts(store: Arc<dyn Store>) {
-    let key = Names::new().key("lock");
-    let mut lease = acquired(&store, &key, SHORT * 2).await;
-    for _ in 0..3 {
-        sleep(SHORT).await;
-        assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
-    }
-    assert!(is_held(&store, &key).await);
-    assert_eq!(lease.release().await.unwrap(), Release::Released);
+    let observed = in_time(SHORT * 4, async || {
+        let key = Names::new().key("lock");
+        let mut lease = acquired(&store, &key, SHORT * 2).await;
+        let mut renewals = Vec::new();
+        for _ in 0..3 {
+            sleep(SHORT).await;
+            renewals.push(lease.renew().await.unwrap());
+        }
+        let held = is_held(&store, &key).await;
+        (Instant::now(), (renewals, held, lease.release().await.unwrap()))
+    });
+    assert_eq!(observed.await, (vec![Renewal::Renewed; 3], true, Release::Released));
 }
 
 pub async fn a_lapsed_lease_is_not_revived(store: Arc<dyn Store>) {

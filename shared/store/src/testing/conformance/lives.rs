@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::{HOUR, Names, SHORT, absent_or, applied, holds, is, refused, there};
+use super::{HOUR, Names, SHORT, absent_or, applied, holds, in_time, is, refused, there};
 use crate::{Batch, Expect, Key, Store, Ttl};
 
 pub async fn an_expired_key_is_absent_to_every_operation(store: Arc<dyn Store>) {
@@ -32,18 +32,21 @@ pub async fn an_expired_key_is_absent_to_every_operation(store: Arc<dyn Store>) 
 }
 
 pub async fn a_write_renews_the_life_and_a_read_does_not(store: Arc<dyn Store>) {
-    let names = Names::new();
-    let (written, read) = (names.key("written"), names.key("read"));
     let put = |key: &Key, expect| Batch::new().put(key, expect, "v", SHORT * 2);
-    applied(&store, put(&written, Expect::Absent)).await;
-    applied(&store, put(&read, Expect::Absent)).await;
-    sleep(SHORT).await;
-    holds(&store, &read, Some("v")).await;
-    applied(&store, Batch::new().check(&read, is("v"))).await;
-    applied(&store, put(&written, is("v"))).await;
-    sleep(SHORT + SHORT / 2).await;
-    holds(&store, &written, Some("v")).await;
-    holds(&store, &read, None).await;
+    let observed = in_time(SHORT * 3, async || {
+        let names = Names::new();
+        let (written, read) = (names.key("written"), names.key("read"));
+        applied(&store, put(&written, Expect::Absent)).await;
+        applied(&store, put(&read, Expect::Absent)).await;
+        sleep(SHORT).await;
+        holds(&store, &read, Some("v")).await;
+        applied(&store, Batch::new().check(&read, is("v"))).await;
+        applied(&store, put(&written, is("v"))).await;
+        sleep(SHORT + SHORT / 2).await;
+        let written = store.get(&written).await.unwrap();
+        (Instant::now(), (written, store.get(&read).await.unwrap()))
+    });
+    assert_eq!(observed.await, (Some("v".to_owned()), None));
 }
 
 pub async fn a_refused_write_does_not_renew_the_life(store: Arc<dyn Store>) {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use super::{HOUR, Names, SHORT, absent_or, applied, holds, insist, is, refused, texts};
+use super::{HOUR, Names, SHORT, absent_or, applied, holds, in_time, insist, is, refused, texts};
 use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Record, Store, Ttl, Value};
 
 pub async fn an_append_and_its_marker_happen_together_or_not_at_all(store: Arc<dyn Store>) {
@@ -113,17 +113,24 @@ pub async fn a_long_log_is_read_to_its_end(store: Arc<dyn Store>) {
 }
 
 pub async fn a_log_ends_after_its_last_append(store: Arc<dyn Store>) {
-    let (log, lasting) = (Names::new().log("log"), Names::new().log("lasting"));
-    applied(&store, Batch::new().append(&lasting, "1", Keep::all_for(SHORT))).await;
-    applied(&store, Batch::new().append(&lasting, "2", Keep::all_for(Ttl::Forever))).await;
-    applied(&store, Batch::new().append(&log, "1", Keep::all_for(SHORT * 2))).await;
-    sleep(SHORT).await;
-    applied(&store, Batch::new().append(&log, "2", Keep::all_for(SHORT * 2))).await;
-    sleep(SHORT + SHORT / 2).await;
-    assert_eq!(texts(&store, &log).await, ["1", "2"], "the last append gave the whole log its life");
-    assert_eq!(texts(&store, &lasting).await, ["1", "2"], "also one without an end");
-    sleep(SHORT).await;
-    assert_eq!(texts(&store, &log).await, Vec::<String>::new());
+    let observed = in_time(SHORT * 3, async || {
+        let (log, lasting) = (Names::new().log("log"), Names::new().log("lasting"));
+        applied(&store, Batch::new().append(&lasting, "1", Keep::all_for(SHORT))).await;
+        applied(&store, Batch::new().append(&lasting, "2", Keep::all_for(Ttl::Forever))).await;
+        applied(&store, Batch::new().append(&log, "1", Keep::all_for(SHORT * 2))).await;
+        sleep(SHORT).await;
+        applied(&store, Batch::new().append(&log, "2", Keep::all_for(SHORT * 2))).await;
+        sleep(SHORT + SHORT / 2).await;
+        let kept = texts(&store, &log).await;
+        let last_look = Instant::now();
+        let lasting = texts(&store, &lasting).await;
+        sleep(SHORT).await;
+        (last_look, (kept, lasting, texts(&store, &log).await))
+    });
+    let (kept, lasting, ended) = observed.await;
+    assert_eq!(kept, ["1", "2"], "the last append gave the whole log its life");
+    assert_eq!(lasting, ["1", "2"], "also one without an end");
+    assert_eq!(ended, Vec::<String>::new());
 }
 
 pub async fn a_log_that_ended_begins_anew_with_higher_positions(store: Arc<dyn Store>) {
