@@ -1,9 +1,9 @@
 //! What is counted, on the thread of the test.
 
 use crate::harness::{batch, later};
+use crate::support::{World, event_text};
 use onetap_telemetry::Recorder;
 use queue_consumer::QueueConsumer;
-use crate::support::{World, event_text};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
