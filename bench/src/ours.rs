@@ -1,4 +1,4 @@
-//! The calls, through onetap's own API: opened as a function opens its store.
+//! The benchmarked calls on onetap's own API. The store is opened as the Lambda functions open it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::Result;
 use crate::orders::Call;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// What is stored where it does not matter what.
+/// An arbitrary value.
 const VALUE: &str = "0123456789abcdef0123456789abcdef";
 const ENTRY: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":120,"匯率":1,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
 
-/// What the idempotent function answers, here and in the peers.
+/// The result of the idempotent function, here and in the compared libraries (`bench/peers`).
 #[derive(Debug, Serialize, Deserialize)]
 struct Receipt {
     order: String,
     charged: u32,
 }
 
-/// A store and what is built on it.
+/// onetap's side of the benchmark: a store, and the engines on it.
 #[derive(Debug)]
 pub struct Ours {
     store: Arc<dyn Store>,
@@ -35,12 +35,12 @@ pub struct Ours {
     bus: Bus,
 }
 
-fn wrong(what: &str) -> crate::Error {
-    format!("{what} ended otherwise than it should").into()
+fn unexpected(what: &str) -> crate::Error {
+    format!("unexpected result of {what}").into()
 }
 
 impl Ours {
-    /// The store that `lookup` describes.
+    /// Opens the store that the variables of `lookup` describe.
     pub fn open(lookup: impl Fn(&str) -> Option<String>) -> Result<Ours> {
         let variables = Variables::from_lookup(lookup);
         let config = onetap_store::Config::from_variables(&variables)?;
@@ -50,7 +50,7 @@ impl Ours {
         Ok(Ours { store, idem, bus })
     }
 
-    /// Makes what `call` needs to be there.
+    /// Writes the data that `call` needs.
     pub async fn prepare(&self, call: Call, id: &str) -> Result<()> {
         match call {
             Call::Get | Call::Delete => {
@@ -59,7 +59,7 @@ impl Ours {
             }
             Call::Replay => self.execute(id).await,
             Call::Edit => {
-                let entry = Entry::from_body(ENTRY.as_bytes()).map_err(|_| wrong("the entry"))?;
+                let entry = Entry::from_body(ENTRY.as_bytes()).map_err(|_| unexpected("the entry"))?;
                 self.change(Change::Put(entry), id).await
             }
             Call::Set | Call::Lock | Call::Execute | Call::Publish | Call::PublishTen => Ok(()),
@@ -71,7 +71,7 @@ impl Ours {
         match call {
             Call::Get => match self.store.get(&key(id)?).await? {
                 Some(_) => Ok(()),
-                None => Err(wrong("get")),
+                None => Err(unexpected("get")),
             },
             Call::Set => {
                 applied(self.store.commit(&Batch::new().put(&key(id)?, Expect::Absent, VALUE, HOUR)).await?)
@@ -93,9 +93,9 @@ impl Ours {
         match Lease::acquire(&self.store, key, Duration::from_secs(5)).await? {
             Acquire::Acquired(lease) => match lease.release().await? {
                 Release::Released => Ok(()),
-                Release::Outlasted => Err(wrong("a lock's release")),
+                Release::Outlasted => Err(unexpected("a lock's release")),
             },
-            Acquire::Held => Err(wrong("a lock")),
+            Acquire::Held => Err(unexpected("a lock")),
         }
     }
 
@@ -103,15 +103,15 @@ impl Ours {
         let charge = || async { Ok::<_, Infallible>(Receipt { order: id.to_owned(), charged: 120 }) };
         match self.idem.execute(id, charge).await {
             Ok(receipt) if receipt.order == id => Ok(()),
-            _ => Err(wrong("an idempotent call")),
+            _ => Err(unexpected("an idempotent call")),
         }
     }
 
-    /// To and fro, so that every edit changes something.
+    /// Alternates between two amounts, so that every edit changes the value.
     async fn edit(&self, id: &str, n: usize) -> Result<()> {
         let body: &[u8] =
             if n.is_multiple_of(2) { r#"{"原幣金額":150}"# } else { r#"{"原幣金額":120}"# }.as_bytes();
-        let patch = Patch::from_body(body).map_err(|_| wrong("the edit"))?;
+        let patch = Patch::from_body(body).map_err(|_| unexpected("the edit"))?;
         self.change(Change::Edit(patch), id).await
     }
 
@@ -119,20 +119,20 @@ impl Ours {
         let (slot, mut attempt) = (slot(id)?, Attempt::new(change, None));
         let edit = attempt.edit(&slot);
         let changed = edit.apply(&*self.store, |there| attempt.write(&slot, there)).await;
-        changed.map(drop).map_err(|_| wrong("a change of the last transaction"))
+        changed.map(drop).map_err(|_| unexpected("a change of the last transaction"))
     }
 
     async fn publish(&self, events: &[Event]) -> Result<()> {
         let published = self.bus.publish_each(events).await;
         let all = published.iter().all(|outcome| matches!(outcome, Ok(Published::New(_))));
-        if all && published.len() == events.len() { Ok(()) } else { Err(wrong("publishing")) }
+        if all && published.len() == events.len() { Ok(()) } else { Err(unexpected("publishing")) }
     }
 }
 
 fn applied(commit: Commit) -> Result<()> {
     match commit {
         Commit::Applied(_) => Ok(()),
-        Commit::Refused(_) => Err(wrong("a commit")),
+        Commit::Refused(_) => Err(unexpected("a commit")),
     }
 }
 
@@ -141,7 +141,7 @@ fn key(id: &str) -> Result<Key> {
 }
 
 fn slot(id: &str) -> Result<Slot> {
-    Slot::new(id, HOUR).ok_or_else(|| wrong("a user's id"))
+    Slot::new(id, HOUR).ok_or_else(|| unexpected("a user's id"))
 }
 
 fn event(job: &str) -> Result<Event> {

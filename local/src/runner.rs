@@ -1,4 +1,4 @@
-//! The four functions on one store, with what stands in for LINE and SQS.
+//! Builds the local playground: the four functions on one store, with a fake LINE and a fake SQS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::view::{Settings, StoreSetting, View, WeatherSetting};
 /// The playground's two users. Their ids never change, so that a real store does not fill up with users.
 pub(crate) const USERS: [&str; 2] =
     ["U000000000000000000000000000a11ce", "U00000000000000000000000000000b0b"];
-/// Their homes and offices, so that the buttons for a saved place work from the first tap.
+/// The saved places of both users, so that the buttons for a saved place work from the first tap.
 const SAVED_PLACES: [(Saved, &str); 2] = [(Saved::Home, "新北市永和區"), (Saved::Office, "臺北市信義區")];
 
 /// Delay of the sample provider. It is as slow as a real one, so that a second tap can arrive before the first is
@@ -45,17 +45,20 @@ pub(crate) enum Weather {
     Real,
 }
 
-/// The functions and their surroundings.
+/// The state of the local playground: the functions, their store, and the fakes around them.
 pub(crate) struct Runner {
     pub(crate) address: SocketAddr,
     pub(crate) backend: &'static str,
     pub(crate) webhook: Webhook,
     pub(crate) edit: EditLastTransaction,
-    pub(crate) gateway: JobEvents,
+    pub(crate) job_events: JobEvents,
     pub(crate) line: Line,
     pub(crate) queue: Arc<JobQueue>,
+    /// The store of the queue consumer, which the playground can make crash.
     pub(crate) consumer_store: Arc<CrashingStore>,
+    /// The events that the page shows.
     pub(crate) view: Arc<View>,
+    /// The store of all functions, for which the playground can simulate an outage.
     pub(crate) store: Arc<OutageStore>,
     pub(crate) weather: Weather,
     pub(crate) deliveries: Deliveries,
@@ -98,32 +101,32 @@ impl Runner {
             weather: WeatherSetting { delay_ms },
         };
         let view = Arc::new(View::new(settings));
-        let store =
+        let real_store =
             onetap_store::open(&store_config).map_err(|error| explain(error, &store_config.backend))?;
-        let observed = ObservedStore::new(store, Arc::clone(&view));
+        let observed = ObservedStore::new(real_store, Arc::clone(&view));
         let outage = Arc::new(OutageStore::new(Arc::new(observed)));
         let store = || Arc::clone(&outage) as Arc<dyn Store>;
 
         let webhook_config = webhook::Config { times, ..webhook::Config::from_variables(variables)? };
         let edit_config = edit_last_transaction::Config::from_variables(variables)?;
-        let gateway_config = job_events::Config::from_variables(variables)?;
+        let job_events_config = job_events::Config::from_variables(variables)?;
         let bus_config = onetap_bus::Config::from_variables(variables, &store_config)?;
         let queue = Arc::new(JobQueue::new(Arc::clone(&view)));
         let (consumer, consumer_store) = queue.consumer(store(), bus_config);
-        let wrong = |_| ConfigError::new("--port", "makes no address");
+        let invalid_port = |_| ConfigError::new("--port", "is not a valid port");
         let runner = Runner {
             address,
             backend,
             line: Line::new(api, Arc::clone(&view)),
             line_secrets: webhook_config.line.secrets.clone(),
             edit_token: edit_config.tokens.first().cloned().unwrap_or_else(|| Secret::new("")),
-            job_secret: gateway_config.secrets.first().cloned().unwrap_or_else(|| Secret::new("")),
+            job_secret: job_events_config.secrets.first().cloned().unwrap_or_else(|| Secret::new("")),
             last_transaction_ttl: webhook_config.last_transaction,
             lock_ttl: webhook_config.lock.map(|lock| lock.ttl),
             webhook: Webhook::new(store(), provider, &http, webhook_config)?,
             edit: EditLastTransaction::new(store(), edit_config),
-            gateway: JobEvents::new(store(), gateway_config),
-            webhook_uri: format!("http://{address}/line/webhook").parse().map_err(wrong)?,
+            job_events: JobEvents::new(store(), job_events_config),
+            webhook_uri: format!("http://{address}/line/webhook").parse().map_err(invalid_port)?,
             deliveries: Deliveries::new(),
             http,
             queue,
@@ -136,8 +139,8 @@ impl Runner {
         Ok((runner, consumer))
     }
 
-    /// Gives each of the two users a home and an office, unless the user has a profile. This is the first call of the
-    /// store: it fails if the store cannot be reached.
+    /// Gives each of the two users a home and an office, unless the user has a profile. This is the first store call:
+    /// it fails if the store cannot be reached.
     pub(crate) async fn create_profiles(&self) -> Result<(), Error> {
         let profile = SAVED_PLACES
             .iter()
@@ -158,7 +161,7 @@ impl Runner {
     }
 }
 
-/// Says what to type where the store is not in this build. Any table opens where DynamoDB is: the store connects later.
+/// Adds the command to run if DynamoDB is not compiled in. (If it is, `open` does not fail: the store connects later.)
 fn explain(error: ConfigError, backend: &Backend) -> ConfigError {
     match backend {
         Backend::DynamoDb { .. } => {

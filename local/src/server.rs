@@ -84,7 +84,7 @@ async fn respond(
     let mut response = match admission.admit() {
         Some(permit) => permit.held_by(answer(&runner, request).await.unwrap_or_else(Response::from)),
         // `EventSource` does not reconnect after any status but 200.
-        None if is_job_stream(request.uri().path()) => runner.gateway.retry_later(),
+        None if is_job_stream(request.uri().path()) => runner.job_events.retry_later(),
         None => too_many_requests(),
     };
     for (name, value) in SECURITY_HEADERS {
@@ -130,7 +130,7 @@ async fn route(runner: &Arc<Runner>, request: Request<Bytes>) -> Result<Response
         }
         ["jobs", ..] => {
             let shutdown = runner.shutdown.clone();
-            Ok(runner.gateway.handle(request).await.map(|body| until_shutdown(body, shutdown)))
+            Ok(runner.job_events.handle(request).await.map(|body| until_shutdown(body, shutdown)))
         }
         ["v2", "bot", ..] => {
             let (status, body) = runner.line.answer(&request);

@@ -1,4 +1,5 @@
-//! The stream: events as they come, keep-alive comments, the end.
+//! The body of a Server-Sent Events (SSE) response: the events of a job, keep-alive comments, and the end of the
+//! stream.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,10 +14,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Body;
 
-/// The beginning of a stream: `EventSource` reconnects a second after its end.
+/// The first text of a stream. `EventSource` reconnects one second after the stream ends.
 const PREAMBLE: &str = "retry: 1000\n\n";
-/// The empty `id` clears the client's last event id, so that the same gap is reported once.
+/// Tells the client that it may have missed events: its last event is no longer in the log. The empty `id` clears the
+/// client's last event id, so that the same gap is not reported again.
 const GAP: &str = "event: gap\nid:\ndata: {}\n\n";
+/// Tells the client that its token has expired.
 const EXPIRED: &str = "event: expired\ndata: {}\n\n";
 const KEEPALIVE: &str = ": keep-alive\n\n";
 /// Shortest delay of a reconnect after a transient failure. The delay is random, so that not all clients return at
@@ -33,7 +36,7 @@ struct EventStream {
     progress: Progress,
 }
 
-/// When a stream ends, and why.
+/// The latest end of a stream, and whether the token's expiry is its cause.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
     at: Instant,
@@ -53,7 +56,7 @@ enum Progress {
     Ended,
 }
 
-/// The body of a stream.
+/// The SSE body that follows a job.
 pub(crate) fn body(follower: Follower, keepalive: Duration, end: End) -> Body {
     let stream = EventStream { follower, keepalive, end, progress: Progress::Started };
     let frames = stream::unfold(stream, |mut stream| async move {
@@ -63,7 +66,7 @@ pub(crate) fn body(follower: Follower, keepalive: Duration, end: End) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// A whole stream that only tells the client when to reconnect.
+/// A complete SSE body that has only a `retry` field, with a random delay.
 pub(crate) fn retry_later() -> String {
     let jitter = getrandom::u64().unwrap_or_default() % (MAX_RETRY_MS - MIN_RETRY_MS + 1);
     format!("retry: {}\n\n", MIN_RETRY_MS + jitter)
@@ -80,31 +83,32 @@ impl EventStream {
             Progress::Running => {}
             Progress::Ended => return None,
         }
-        let silence = (Instant::now() + self.keepalive).min(self.end.at);
+        let wake_at = (Instant::now() + self.keepalive).min(self.end.at);
         tokio::select! {
-            // Events go before the end, so that even a very short stream delivers some.
+            // Events have priority over the end of the stream, so that even a very short stream delivers some.
             biased;
             next = self.follower.next() => match next {
+                // `None` when the job has ended: that ends the stream.
                 Ok(record) => record.map(|record| event(&record)),
                 // The store has logged its failure. The client reconnects and resumes.
-                Err(_) => self.last(retry_later()),
+                Err(_) => self.end_with(retry_later()),
             },
-            () = sleep_until(silence) => match self.end {
-                End { at, .. } if silence < at => Some(KEEPALIVE.to_owned()),
-                End { token_expires: true, .. } => self.last(EXPIRED.to_owned()),
+            () = sleep_until(wake_at) => match self.end {
+                End { at, .. } if wake_at < at => Some(KEEPALIVE.to_owned()),
+                End { token_expires: true, .. } => self.end_with(EXPIRED.to_owned()),
                 End { token_expires: false, .. } => None,
             },
         }
     }
 
     /// Ends the stream with this text.
-    fn last(&mut self, text: String) -> Option<String> {
+    fn end_with(&mut self, text: String) -> Option<String> {
         self.progress = Progress::Ended;
         Some(text)
     }
 }
 
-/// An event of the stream, with a `data` line for each line of the text, however its lines end.
+/// An SSE event, with a `data` line for each line of the text (`\n`, `\r` and `\r\n` all end a line).
 fn event(record: &Record) -> String {
     let mut text = format!("id: {}\n", record.position);
     for line in record.text.replace("\r\n", "\n").split(['\n', '\r']) {

@@ -27,7 +27,7 @@ const MAX_EVENTS_PER_CALL: usize = 100;
 /// Time that is reserved at the end of an invocation for its response.
 const RESPONSE_MARGIN: Duration = Duration::from_millis(250);
 
-/// The function.
+/// The Lambda function: publishes SQS messages as job events.
 #[derive(Debug)]
 pub struct QueueConsumer {
     bus: Bus,
@@ -45,19 +45,20 @@ impl QueueConsumer {
         Ok(QueueConsumer::new(open(&store)?, Config::from_variables(variables, &store)?))
     }
 
-    /// One invocation of Lambda's.
+    /// Handles one Lambda invocation.
     pub async fn invoke(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Infallible> {
         let response = self.handle(event.payload, deadline(&event.context)).await;
         onetap_telemetry::flush();
         Ok(response)
     }
 
-    /// Publishes a batch by `deadline`. The response names the records that must be delivered again.
+    /// Publishes a batch by `deadline`. The response names every record that was not published, also one that can never
+    /// be: SQS delivers it again, and moves it to the dead-letter queue in the end.
     pub async fn handle(&self, event: SqsEvent, deadline: Instant) -> SqsBatchResponse {
         let mut records: Vec<Record> = event.records.into_iter().map(Record::read).collect();
         let mut events_per_call = MAX_EVENTS_PER_CALL;
         loop {
-            hold_back(&mut records);
+            fail_rest_of_groups(&mut records);
             let (waiting, events): (Vec<usize>, Vec<Event>) = records
                 .iter()
                 .enumerate()
@@ -85,20 +86,21 @@ impl QueueConsumer {
         for record in &records {
             record.report();
             if let State::Failed(_) = record.state {
-                // An empty id, of a record without one, fails the whole batch: Lambda offers nothing else for it.
+                // A record without an id is reported with an empty id; Lambda then retries the whole batch.
                 response.add_failure(record.id.as_str());
             }
         }
         response
     }
 
-    /// Publishes events in one call of the store; returns a state for each.
+    /// Publishes events in one store call; returns a state for each.
     async fn publish(&self, events: &[Event], deadline: Instant) -> Result<Vec<State>, Panicked> {
         let late = || events.iter().map(|_| State::Failed(Failure::OutOfTime)).collect();
         if Instant::now() >= deadline {
             return Ok(late());
         }
-        // Every write is atomic, so that a panic leaves nothing half done.
+        // No panic is expected. If there is a bug, it must fail one record and not the whole batch. Every write is
+        // atomic, so a panic leaves nothing half done.
         let outcomes = AssertUnwindSafe(self.bus.publish_each(events)).catch_unwind();
         match timeout_at(deadline, outcomes).await {
             Ok(Ok(outcomes)) => Ok(outcomes.into_iter().map(State::from).collect()),
@@ -111,21 +113,21 @@ impl QueueConsumer {
 /// A call of the store panicked.
 struct Panicked;
 
-/// FIFO: after the first retryable failure of a message group, its later records fail too. Those that were not sent yet
-/// are not sent; those that were published are delivered again in their order, as duplicates. A record that can never
-/// be published does not hold back its group.
-fn hold_back(records: &mut [Record]) {
-    let mut held: HashSet<String> = HashSet::new();
+/// Keeps the order of FIFO groups: after a retryable failure in a message group, the later records of the group fail
+/// too. Records that were not sent yet are not sent. Records that were published already are delivered again, in order,
+/// as duplicates. A record that can never be published fails too, but the rest of its group does not.
+fn fail_rest_of_groups(records: &mut [Record]) {
+    let mut failed_groups: HashSet<String> = HashSet::new();
     for record in records {
         let Some(group) = &record.group else {
             continue;
         };
         match &record.state {
             State::Failed(failure) if failure.is_retryable() => {
-                held.insert(group.clone());
+                failed_groups.insert(group.clone());
             }
             State::Failed(_) => {}
-            State::Waiting(_) | State::Done(_) if held.contains(group) => {
+            State::Waiting(_) | State::Done(_) if failed_groups.contains(group) => {
                 record.state = State::Failed(Failure::HeldBack);
             }
             State::Waiting(_) | State::Done(_) => {}
@@ -133,7 +135,7 @@ fn hold_back(records: &mut [Record]) {
     }
 }
 
-/// When the response must be ready.
+/// The time by which the response must be ready.
 fn deadline(context: &Context) -> Instant {
     let left = context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
     Instant::now() + left.saturating_sub(RESPONSE_MARGIN)

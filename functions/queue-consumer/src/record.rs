@@ -18,7 +18,7 @@ pub(crate) enum State {
     Waiting(Event),
     /// Published, now or before.
     Done(Published),
-    /// It must be delivered again.
+    /// Not published. It is reported as failed, so that SQS delivers it again or moves it to the dead-letter queue.
     Failed(Failure),
 }
 

@@ -1,4 +1,4 @@
-//! Layer 4 without HTTP: reads a job's events from where a client stopped, then live.
+//! Follows a job: reads its events from where a client stopped, then live. `job-events` sends them to browsers.
 
 use std::collections::VecDeque;
 use std::fmt;

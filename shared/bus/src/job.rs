@@ -1,4 +1,5 @@
-//! A job, and the names of its keys, logs and channel. They are seed 004's names, so that its programs find them.
+//! A job, and the names of its keys, logs and channel. They are the names that the Python programs use
+//! (`docs/migrating.md`), so that both can run on one Redis.
 
 use std::fmt;
 
@@ -70,10 +71,12 @@ impl Job {
         Channel::new(format!("{}:events:{}", self.domain, self.id))
     }
 
+    /// The event's marker: it exists once the event is appended.
     pub(crate) fn published(&self, stage: &str, seq: u64) -> Result<Key, Error> {
         Key::new(format!("published:{}:{stage}:{seq}", self.id))
     }
 
+    /// The router's marker: it exists once the event is published on the job's channel.
     pub(crate) fn router(&self, seq: u64) -> Result<Key, Error> {
         Key::new(format!("router:published:{}:{seq}", self.id))
     }

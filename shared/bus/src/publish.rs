@@ -1,4 +1,16 @@
-//! Layers 1 to 3 as one atomic write: an event is appended, becomes the state and is published, or none of it.
+//! Publishes events: each is one atomic batch, which is applied as a whole or not at all.
+//!
+//! The batch does what the Python programs do that use the same keys (`docs/migrating.md`), in three layers:
+//!
+//! 1. *Append* the event to the stream of its shard. A Python worker does this itself, and sets the event's marker
+//!    `published:{job_id}:{stage}:{seq}`.
+//! 2. *State*: make the event the latest state of its job, and append it to the job's own log.
+//! 3. *Notify* the followers of the job, on the job's channel.
+//!
+//! The *router* is the Python program that reads the shard streams and does layers 2 and 3 for each event. Its marker
+//! is
+//! `router:published:{job_id}:{seq}`. Whichever program comes first sets a marker, and the others skip its layers. An event
+//! is *routed* here if a Python worker has appended it and this crate does layers 2 and 3.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +34,8 @@ pub(crate) const PAGE_SIZE: usize = 100;
 pub enum Published {
     /// It is new. Its position is that in the shard's stream, or on DynamoDB that in the job's log.
     New(Position),
-    /// Another program had appended it to the shard's stream without publishing it; now it is published.
+    /// A Python worker had appended it to the shard's stream, and nobody had published it on the job's channel. Now it
+    /// is published.
     Routed,
     /// It was published before; at this position, if the marker holds one.
     Duplicate(Option<Position>),
@@ -65,9 +78,9 @@ pub struct Bus {
 enum NextStep {
     /// Nothing more to do.
     Done(Result<Published, Error>),
-    /// The event's own marker exists, with this value, and the router's does not.
+    /// The event's marker exists, with this value, and the router's does not: the event must be routed.
     Route(String),
-    /// The router's marker exists and the event's own does not.
+    /// The router's marker exists and the event's does not: see [`Bus::compare`].
     Compare,
 }
 
@@ -80,7 +93,7 @@ impl Bus {
     /// Publishes one event.
     pub async fn publish(&self, event: &Event) -> Result<Published, Error> {
         let outcome = self.publish_each(std::slice::from_ref(event)).await.pop();
-        outcome.unwrap_or_else(|| Err(unclear().into()))
+        outcome.unwrap_or_else(|| Err(inconclusive().into()))
     }
 
     /// Publishes events in their order, each by itself, in one round trip where the backend can. The second of two
@@ -93,25 +106,25 @@ impl Bus {
         }
         let mut answers = round.send(&*self.store).await;
 
-        // A second round is rare: for events of a producer that runs seed 004's own script, and numbers used twice.
+        // A second round trip is rare: only for events that a Python worker has appended.
         let mut round = Round::new();
-        let mut judged = Vec::with_capacity(events.len());
+        let mut next_steps = Vec::with_capacity(events.len());
         for (event, ticket) in sent {
-            let next = judge(event, ticket.and_then(|ticket| answers.take(ticket)));
+            let next = next_step(event, ticket.and_then(|ticket| answers.take(ticket)));
             let routing = match &next {
                 NextStep::Route(seen) => Some(self.route(event, seen).map(|batch| round.add(batch))),
                 NextStep::Done(_) | NextStep::Compare => None,
             };
-            judged.push((event, next, routing));
+            next_steps.push((event, next, routing));
         }
         let mut answers = round.send(&*self.store).await;
 
         let mut outcomes = Vec::with_capacity(events.len());
-        for (event, next, routing) in judged {
+        for (event, next, routing) in next_steps {
             outcomes.push(match (next, routing) {
                 (NextStep::Done(outcome), _) => outcome,
                 (NextStep::Route(seen), Some(ticket)) => {
-                    routed(event, &seen, ticket.and_then(|ticket| answers.take(ticket)))
+                    route_outcome(event, &seen, ticket.and_then(|ticket| answers.take(ticket)))
                 }
                 _ => self.compare(event).await,
             });
@@ -119,34 +132,35 @@ impl Bus {
         outcomes
     }
 
-    /// Layers 1 to 3 of a new event. If one of the two markers exists, the whole batch is refused.
+    /// All three layers, for a new event. If one of the two markers exists, the whole batch is refused.
     fn new_event(&self, event: &Event) -> Result<Batch, store::Error> {
         let job = event.job();
         let published = job.published(event.stage(), event.seq())?;
         // The position of the first append: in the shard's stream where there is one, else in the job's log.
         let id = Value::PositionOf(0);
-        let mut batch = self.router(event)?.put(&published, Expect::Absent, id, self.config.published_ttl);
+        let mut batch =
+            self.set_router_marker(event)?.put(&published, Expect::Absent, id, self.config.published_ttl);
         if self.config.shard_streams {
             let keep = Keep::about(self.config.stream_maxlen);
             batch = batch.append(&job.stream(self.config.shard_count)?, event.text(), keep);
         }
-        Ok(batch.and(self.layers_2_and_3(event)?))
+        Ok(batch.and(self.state_and_notification(event)?))
     }
 
-    /// Layers 2 and 3 of an event that another program has appended. They need its marker, with the value that was
-    /// seen: without it the event must be appended too.
+    /// Layers 2 and 3, for an event that a Python worker has appended. The batch is refused unless the event's marker
+    /// still has the value `seen`: without the marker, the event must be appended too.
     fn route(&self, event: &Event, seen: &str) -> Result<Batch, store::Error> {
         let published = event.job().published(event.stage(), event.seq())?;
-        let batch = self.router(event)?.check(&published, Expect::Is(seen.to_owned()));
-        Ok(batch.and(self.layers_2_and_3(event)?))
+        let batch = self.set_router_marker(event)?.check(&published, Expect::Is(seen.to_owned()));
+        Ok(batch.and(self.state_and_notification(event)?))
     }
 
-    fn router(&self, event: &Event) -> Result<Batch, store::Error> {
-        let router = event.job().router(event.seq())?;
-        Ok(Batch::new().put(&router, Expect::Absent, "1", self.config.published_ttl))
+    fn set_router_marker(&self, event: &Event) -> Result<Batch, store::Error> {
+        let marker = event.job().router(event.seq())?;
+        Ok(Batch::new().put(&marker, Expect::Absent, "1", self.config.published_ttl))
     }
 
-    fn layers_2_and_3(&self, event: &Event) -> Result<Batch, store::Error> {
+    fn state_and_notification(&self, event: &Event) -> Result<Batch, store::Error> {
         let job = event.job();
         Ok(Batch::new()
             .append(&job.log()?, event.text(), Keep::all_for(JOB_LOG_TTL))
@@ -154,9 +168,13 @@ impl Bus {
             .publish(&job.channel()?, event.text()))
     }
 
-    /// The router's marker exists and the event's own does not. Either another stage of the job has used the number:
-    /// only stages outside of the table can, which share 0 to 9. Or the event's marker has expired before the router's:
-    /// a foreign producer sets it earlier. The job's log shows which. Without a log the event is old, and a duplicate.
+    /// The outcome if the router's marker exists and the event's does not. There are two possible causes:
+    ///
+    /// - Another stage of the job has used the sequence number. Stages that are not in the table of `sequence.rs` share the
+    ///   numbers 0 to 9, so two of them can use the same one.
+    /// - The event's marker has expired first: a Python worker sets it earlier than the router sets its own.
+    ///
+    /// The job's log shows which. If the log has expired, the event is old, and a duplicate.
     async fn compare(&self, event: &Event) -> Result<Published, Error> {
         let records = read_all(&*self.store, event.job()).await?;
         let mut same_seq = records
@@ -176,56 +194,61 @@ pub(crate) async fn read_all(store: &dyn Store, job: &Job) -> Result<Vec<store::
     let mut records: Vec<store::Record> = Vec::new();
     loop {
         let page = store.read(&log, records.last().map(|record| record.position), PAGE_SIZE).await?;
-        let whole = page.len() < PAGE_SIZE;
+        let is_last_page = page.len() < PAGE_SIZE;
         records.extend(page);
-        if whole {
+        if is_last_page {
             return Ok(records);
         }
     }
 }
 
-/// The next step after the commit of [`Bus::new_event`]. A refusal names every marker that exists, or, from DynamoDB,
-/// at least one of them: each case below is right for both.
-fn judge(event: &Event, commit: Result<Commit, store::Error>) -> NextStep {
+/// The next step after the commit of [`Bus::new_event`]. A refusal lists every marker that exists. On DynamoDB it may
+/// list only one of two; each case below is right for that too. It never lists none.
+fn next_step(event: &Event, commit: Result<Commit, store::Error>) -> NextStep {
     let refusal = match commit {
         Ok(Commit::Applied(positions)) => {
-            let first = positions.first().copied().ok_or_else(|| unclear().into());
+            let first = positions.first().copied().ok_or_else(|| inconclusive().into());
             return NextStep::Done(first.map(Published::New));
         }
         Ok(Commit::Refused(refusal)) => refusal,
         Err(error) => return NextStep::Done(Err(error.into())),
     };
-    let routed = there(&refusal, event.job().router(event.seq()));
-    let published = there(&refusal, event.job().published(event.stage(), event.seq()));
-    match (routed, published) {
+    let router_marker = found_value(&refusal, event.job().router(event.seq()));
+    let event_marker = found_value(&refusal, event.job().published(event.stage(), event.seq()));
+    match (router_marker, event_marker) {
         (Some(_), Some(id)) => NextStep::Done(Ok(duplicate(id))),
         (None, Some(seen)) => NextStep::Route(seen.to_owned()),
         (Some(_), None) => NextStep::Compare,
-        (None, None) => NextStep::Done(Err(unclear().into())),
+        (None, None) => NextStep::Done(Err(inconclusive().into())),
     }
 }
 
 /// The outcome of the commit of [`Bus::route`].
-fn routed(event: &Event, seen: &str, commit: Result<Commit, store::Error>) -> Result<Published, Error> {
+fn route_outcome(
+    event: &Event,
+    seen: &str,
+    commit: Result<Commit, store::Error>,
+) -> Result<Published, Error> {
     match commit? {
         Commit::Applied(_) => Ok(Published::Routed),
-        Commit::Refused(refusal) => match there(&refusal, event.job().router(event.seq())) {
+        Commit::Refused(refusal) => match found_value(&refusal, event.job().router(event.seq())) {
             Some(_) => Ok(duplicate(seen)),
-            // The foreign marker has expired in between: the next delivery finds a new event.
-            None => Err(unclear().into()),
+            // The event's marker has expired since the first round trip: the next delivery finds a new event.
+            None => Err(inconclusive().into()),
         },
     }
 }
 
-fn there(refusal: &[Mismatch], key: Result<Key, store::Error>) -> Option<&str> {
+/// The stored value of `key` that a refusal lists.
+fn found_value(refusal: &[Mismatch], key: Result<Key, store::Error>) -> Option<&str> {
     Mismatch::find(refusal, &key.ok()?)?.there.as_deref()
 }
 
-/// A foreign producer's marker is `1`, which is no position.
+/// The event's marker holds its position. A Python worker's marker is `1`, which is no position.
 fn duplicate(marker: &str) -> Published {
     Published::Duplicate(marker.parse().ok())
 }
 
-fn unclear() -> store::Error {
+fn inconclusive() -> store::Error {
     store::Error::Unavailable { maybe_applied: true, reason: "the store's answer settles nothing".into() }
 }

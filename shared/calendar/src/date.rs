@@ -2,7 +2,7 @@ use std::fmt;
 
 use time::{Month, SignedDuration};
 
-use crate::numbers;
+use crate::parse_pattern;
 
 /// A day of the calendar, in the years 1 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ impl Date {
 
 /// Reads `YYYY-MM-DD`, also in the year 0.
 pub(crate) fn parse(text: &str) -> Option<time::Date> {
-    let [year, month, day] = numbers(text, "YYYY-MM-DD")?;
+    let [year, month, day] = parse_pattern(text, "YYYY-MM-DD")?;
     date(year, month as u8, day as u8)
 }
 

@@ -2,7 +2,7 @@
 
 use time::{PlainDateTime, Time};
 
-use crate::{date, numbers};
+use crate::{date, parse_pattern};
 
 /// Whether `text` is a date and a time in the extended format. Seconds and their fraction may be left out; `Z`,
 /// `+09`, `+0900` and `+09:00` are offsets, and there may be none.
@@ -16,9 +16,9 @@ pub(crate) fn parse(text: &str) -> Option<(PlainDateTime, Option<i64>)> {
     let date = date::parse(date)?;
     let (time, offset) = time.split_at(time.find(['Z', '+', '-']).unwrap_or(time.len()));
     let [hour, minute, second] = match time.split_once(['.', ',']) {
-        Some((time, fraction)) => numbers(time, "hh:mm:ss").filter(|_| is_digits(fraction))?,
-        None => numbers(time, "hh:mm:ss").or_else(|| {
-            let [hour, minute] = numbers(time, "hh:mm")?;
+        Some((time, fraction)) => parse_pattern(time, "hh:mm:ss").filter(|_| is_digits(fraction))?,
+        None => parse_pattern(time, "hh:mm:ss").or_else(|| {
+            let [hour, minute] = parse_pattern(time, "hh:mm")?;
             Some([hour, minute, 0])
         })?,
     };
@@ -36,10 +36,11 @@ fn offset_seconds(text: &str) -> Option<i64> {
         ("-", text) => (-1, text),
         _ => return None,
     };
-    let [hours, minutes] = numbers(text, "hh:mm").or_else(|| numbers(text, "hhmm")).or_else(|| {
-        let [hours] = numbers(text, "hh")?;
-        Some([hours, 0])
-    })?;
+    let [hours, minutes] =
+        parse_pattern(text, "hh:mm").or_else(|| parse_pattern(text, "hhmm")).or_else(|| {
+            let [hours] = parse_pattern(text, "hh")?;
+            Some([hours, 0])
+        })?;
     let seconds = i64::from(hours) * 3600 + i64::from(minutes) * 60;
     (hours < 24 && minutes < 60).then_some(sign * seconds)
 }

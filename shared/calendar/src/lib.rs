@@ -8,15 +8,15 @@ pub use date::Date;
 pub use iso8601::is_iso8601;
 pub use moment::Moment;
 
-/// The numbers in `text` if it has this shape: a run of one letter stands for as many digits, any other character for
-/// itself. `None` if there are not exactly `N` numbers.
-fn numbers<const N: usize>(text: &str, shape: &str) -> Option<[u16; N]> {
-    if text.len() != shape.len() {
+/// Parses `text` by a pattern such as `YYYY-MM-DD`: each group of the same letter is a number with that many digits,
+/// and any other character must match. Returns the numbers; `None` if there are not exactly `N`.
+fn parse_pattern<const N: usize>(text: &str, pattern: &str) -> Option<[u16; N]> {
+    if text.len() != pattern.len() {
         return None;
     }
     let mut numbers = [0; N];
     let (mut count, mut previous) = (0, None);
-    for (byte, expected) in text.bytes().zip(shape.bytes()) {
+    for (byte, expected) in text.bytes().zip(pattern.bytes()) {
         if expected.is_ascii_alphabetic() {
             count += usize::from(previous != Some(expected));
             let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;

@@ -2,12 +2,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use time::{PlainDateTime, SignedDuration, Time, UtcDateTime};
 
-use crate::{Date, iso8601, numbers};
+use crate::{Date, iso8601, parse_pattern};
 
 /// Taiwan is at UTC+8 all year.
 const TAIPEI_OFFSET_SECONDS: i64 = 8 * 3600;
 
-/// A second, in the years 1 to 9999 of Taipei's clocks.
+/// A point in time, to the second, as date and time in Taipei (UTC+8), in the years 1 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(PlainDateTime);
 
@@ -45,7 +45,7 @@ impl Moment {
 
     /// Reads a `交易ID`: `YYYYMMDD-HHMMSS`.
     pub fn parse_id(text: &str) -> Option<Moment> {
-        let [year, month, day, hour, minute, second] = numbers(text, "YYYYMMDD-hhmmss")?;
+        let [year, month, day, hour, minute, second] = parse_pattern(text, "YYYYMMDD-hhmmss")?;
         let date = Date::new(year, month as u8, day as u8)?;
         let time = Time::from_hms(hour as u8, minute as u8, second as u8).ok()?;
         Some(Moment(PlainDateTime::new(date.0, time)))

@@ -10,7 +10,7 @@ pub use secret::Secret;
 pub use url::is_http_url;
 pub use variables::{MAX_DURATION, Variables};
 
-/// A variable that stops the start.
+/// An environment variable that is missing or invalid. The program does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     variable: String,
@@ -18,7 +18,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// `variable` is wrong in the way `problem` says; never quote a secret in it.
+    /// An error about `variable`. `problem` must not quote the value, which may be a secret.
     pub fn new(variable: impl Into<String>, problem: impl Into<String>) -> ConfigError {
         ConfigError { variable: variable.into(), problem: problem.into() }
     }
@@ -28,7 +28,7 @@ impl ConfigError {
         ConfigError::new(variable, "is not set")
     }
 
-    /// The variable to mend.
+    /// The name of the variable.
     pub fn variable(&self) -> &str {
         &self.variable
     }

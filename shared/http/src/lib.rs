@@ -49,8 +49,8 @@ impl std::error::Error for Error {}
 
 /// A pool of connections; a clone shares it.
 ///
-/// Connecting and sending are two steps, and the pool is our own, because a caller must know which of them ran out of
-/// time: hyper-util's pooled client does both in one future.
+/// The pool is our own, with connecting and sending as two steps, because a caller must know which of the two timed
+/// out: only then is it known whether the request was sent. hyper-util's pooled client does not tell.
 #[derive(Clone)]
 pub struct Client {
     connector: HttpsConnector<HttpConnector>,
@@ -70,7 +70,7 @@ impl Default for Client {
 }
 
 impl Client {
-    /// Connects to nothing yet.
+    /// An empty pool. Does not connect yet.
     pub fn new() -> Client {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -81,7 +81,8 @@ impl Client {
         Client { connector: https.wrap_connector(tcp), idle: Idle::default() }
     }
 
-    /// Sends a request and reads the whole response, both before `deadline` and at most `max_body` bytes.
+    /// Sends a request and reads the response, with a body of up to `max_body` bytes. Fails if that is not complete at
+    /// `deadline`.
     pub async fn send(
         &self,
         request: Request<Bytes>,
@@ -101,13 +102,15 @@ impl Client {
         }
     }
 
-    /// Sends a request and returns the response once its head is there, before `deadline`; its body may have no end.
+    /// Sends a request and returns the response when its headers have arrived. `deadline` does not limit the body,
+    /// which may be an endless stream.
     pub async fn open(
         &self,
         request: Request<Bytes>,
         deadline: Instant,
     ) -> Result<Response<Incoming>, Error> {
         let Exchange { response, connection, origin } = self.exchange(request, deadline).await?;
+        // No other request gets the connection before this body was read: `keep` waits until it is ready again.
         self.idle.keep(origin, connection);
         Ok(response)
     }
@@ -115,9 +118,9 @@ impl Client {
     async fn exchange(&self, request: Request<Bytes>, deadline: Instant) -> Result<Exchange, Error> {
         let uri = request.uri().clone();
         let origin = Origin::of(&uri).ok_or(Error::NotConnected)?;
-        let mut request = addressed(request.map(Full::new));
+        let mut request = to_origin_form(request.map(Full::new));
         loop {
-            // Whatever fails before `try_send_request` has sent nothing.
+            // A failure before `try_send_request` means that nothing was sent.
             let ready = timeout_at(deadline, self.connection(&origin, &uri)).await;
             let Ready { mut connection, was_idle } = ready.unwrap_or(Err(Error::NotConnected))?;
             let sent = timeout_at(deadline, connection.try_send_request(request)).await;
@@ -133,17 +136,17 @@ impl Client {
         }
     }
 
-    /// An idle connection, or a new one. While the new one is being established, one that becomes idle is taken instead.
+    /// An idle connection, or a new one. If another becomes idle while the new one is being established, that is taken.
     async fn connection(&self, origin: &Origin, uri: &Uri) -> Result<Ready, Error> {
         let mut connect = pin!(self.connect(uri));
         loop {
-            let one_is_idle = match self.idle.take(origin) {
+            let idle_notification = match self.idle.take(origin) {
                 Ok(connection) => return Ok(Ready { connection, was_idle: true }),
-                Err(one_is_idle) => one_is_idle,
+                Err(notification) => notification,
             };
             tokio::select! {
                 connection = &mut connect => return Ok(Ready { connection: connection?, was_idle: false }),
-                () = one_is_idle => {}
+                () = idle_notification => {}
             }
         }
     }
@@ -153,7 +156,7 @@ impl Client {
         poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|_| Error::NotConnected)?;
         let stream = connector.call(uri.clone()).await.map_err(|_| Error::NotConnected)?;
         let (mut connection, io) = http1::handshake(stream).await.map_err(|_| Error::NotConnected)?;
-        // The task ends with its connection, and the request on it gets the error that broke it.
+        // The task ends with its connection; a pending request then returns the connection's error.
         tokio::spawn(io);
         connection.ready().await.map_err(|_| Error::NotConnected)?;
         Ok(connection)
@@ -173,8 +176,8 @@ struct Exchange {
     origin: Origin,
 }
 
-/// The request as HTTP/1.1 sends it: the path alone, and the server's name as a header.
-fn addressed<B>(mut request: Request<B>) -> Request<B> {
+/// Changes the URI to the origin form of HTTP/1.1 (path and query only), and sets the header `Host`.
+fn to_origin_form<B>(mut request: Request<B>) -> Request<B> {
     let uri = std::mem::take(request.uri_mut());
     let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
     let host = uri.host().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is to become of the last transaction, given what is there: one step, without the store.
+//! Computes the new last transaction from the stored one. This module does no I/O.
 
 use std::fmt;
 
@@ -7,22 +7,23 @@ use onetap_store::{Batch, Edit, Expect, Values};
 use crate::chat::Note;
 use crate::{ChangeError, Entry, IfMatch, Patch, Slot, etag};
 
-/// What is asked for.
+/// A requested change of the last transaction.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// This entry becomes the last transaction, over whatever is there.
+    /// This entry becomes the last transaction, and overwrites any other.
     Put(Entry),
-    /// What was said in the chat becomes the last transaction, under an id later than that of the one before.
+    /// A note (the entries of a chat message) becomes the last transaction, with an id later than the one before.
     Note(Note),
-    /// The last transaction gets these fields.
+    /// These fields of the last transaction change.
     Edit(Patch),
-    /// The last transaction goes.
+    /// The last transaction is deleted.
     Delete,
 }
 
-/// One change on its way: it remembers which transaction it first met, so that it never moves on to another.
+/// One change with its retries. It stores the id of the first transaction that it read, so that a retry never changes
+/// another transaction.
 ///
-/// It is the step of an [edit](Attempt::edit) of the store, alone or recorded by a run:
+/// It is the step of an [`Edit`](Attempt::edit) of the store, alone or in an idempotent call:
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
@@ -41,92 +42,101 @@ pub enum Change {
 pub struct Attempt {
     change: Change,
     condition: Option<IfMatch>,
-    /// The `交易ID` that was there first.
+    /// The `交易ID` of the first transaction that was read.
     target: Option<String>,
 }
 
 impl Attempt {
-    /// An attempt at `change`, if the last transaction is as `condition` says.
+    /// An attempt at `change`, on condition that the last transaction matches `condition`.
     pub fn new(change: Change, condition: Option<IfMatch>) -> Attempt {
         Attempt { change, condition, target: None }
     }
 
-    /// The edit of the store that makes the change, with [`write`](Attempt::write) as its step.
+    /// The read-modify-write on the store that makes the change. Its step is [`write`](Attempt::write).
     pub fn edit(&self, slot: &Slot) -> Edit<'static> {
         let edit = Edit::of(slot.key());
-        // A note has a new id each time it is taken; fields, a whole entry and a deletion can be written twice.
+        // A note gets a new id on every retry, so it is not idempotent. The other changes are.
         let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.idempotent() };
         if self.reads_first() { edit } else { edit.guessing_absent() }
     }
 
-    /// What to write over the values that are there, and what then is the last transaction.
+    /// The batch to commit over the stored values, and the step that it makes.
     pub fn write(&mut self, slot: &Slot, there: &Values) -> Result<(Batch, Step), ChangeError> {
         let step = self.step(there.get(slot.key()))?;
         Ok((step.batch(slot), step))
     }
 
-    /// Whether it must know what is there. What may be written over anything begins with the guess that there is
-    /// nothing, and learns better from the refusal.
+    /// Whether the stored value must be read first. A change that may overwrite any value first assumes that there is
+    /// none; if that is wrong, the refusal contains the value.
     fn reads_first(&self) -> bool {
         self.condition.is_some() || matches!(self.change, Change::Edit(_) | Change::Delete)
     }
 
-    /// What to write where the store holds `there`, or why nothing may be.
+    /// The step from the stored value `there`, or why the change is not allowed.
     pub fn step(&mut self, there: Option<&str>) -> Result<Step, ChangeError> {
-        let base = self.base(there)?;
-        let (entries, made) = match (&self.change, &base) {
-            (Change::Put(entry), _) => over(there, vec![entry.clone()]),
-            (Change::Note(note), _) => over(there, note.entries(base.as_ref())),
-            (Change::Edit(patch), Some(base)) => {
-                let edited = patch.apply(base);
-                // What stands there already was made by this edit, as far as anybody can tell.
-                let made = edited.as_ref().is_ok_and(|edited| edited == base);
-                self.permit(there, Some(base), made)?;
-                (vec![edited.map_err(ChangeError::Invalid)?], made)
+        let current = self.current(there)?;
+        let (entries, already_applied) = match (&self.change, &current) {
+            (Change::Put(entry), _) => overwrite(there, vec![entry.clone()]),
+            (Change::Note(note), _) => overwrite(there, note.entries(current.as_ref())),
+            (Change::Edit(patch), Some(current)) => {
+                let edited = patch.apply(current);
+                // An edit that changes nothing counts as already applied: the value may be the result of its first try.
+                let already_applied = edited.as_ref().is_ok_and(|edited| edited == current);
+                // Before the error of the patch: a stale transaction is reported as stale, also if the patch is
+                // invalid.
+                self.check_condition(there, Some(current), already_applied)?;
+                (vec![edited.map_err(ChangeError::Invalid)?], already_applied)
             }
             (Change::Delete, Some(_)) => (Vec::new(), false),
             (Change::Edit(_) | Change::Delete, None) => return Err(ChangeError::Missing),
         };
-        self.permit(there, base.as_ref(), made)?;
+        self.check_condition(there, current.as_ref(), already_applied)?;
         Ok(Step { before: there.map(str::to_owned), entries })
     }
 
-    /// The transaction that is there. If it is to be edited or deleted, it must be the one that was there first.
-    fn base(&mut self, there: Option<&str>) -> Result<Option<Entry>, ChangeError> {
-        let base = there.and_then(Entry::read);
+    /// The stored transaction. For an edit or a deletion it must be the one that was read first.
+    fn current(&mut self, there: Option<&str>) -> Result<Option<Entry>, ChangeError> {
+        let current = there.and_then(Entry::read);
         if matches!(self.change, Change::Put(_) | Change::Note(_)) {
-            return Ok(base);
+            return Ok(current);
         }
-        match (there, base) {
-            // To a deletion, gone is gone.
+        match (there, current) {
+            // It was there and is gone. A deletion reports that as missing, not as expired.
             (None, _) if self.target.is_some() && !matches!(self.change, Change::Delete) => {
                 Err(ChangeError::Expired)
             }
             (None, _) => Err(ChangeError::Missing),
             (Some(_), None) => Err(ChangeError::Broken),
-            (Some(_), Some(base)) if self.target.get_or_insert_with(|| base.id().to_owned()) == base.id() => {
-                Ok(Some(base))
+            (Some(_), Some(current))
+                if self.target.get_or_insert_with(|| current.id().to_owned()) == current.id() =>
+            {
+                Ok(Some(current))
             }
             _ if self.condition.is_some() => Err(ChangeError::Stale),
             _ => Err(ChangeError::Replaced),
         }
     }
 
-    /// Judges the condition; `made` says that what is there is what this change would make.
-    fn permit(&self, there: Option<&str>, base: Option<&Entry>, made: bool) -> Result<(), ChangeError> {
+    /// Checks the condition (`If-Match`). `already_applied`: the stored value is the result of this change.
+    fn check_condition(
+        &self,
+        there: Option<&str>,
+        current: Option<&Entry>,
+        already_applied: bool,
+    ) -> Result<(), ChangeError> {
         let Some(condition) = &self.condition else { return Ok(()) };
-        let holds = there.is_some_and(|there| condition.holds(there, base.map(Entry::id)));
-        if holds || made && condition.names_a_value() { Ok(()) } else { Err(ChangeError::Stale) }
+        let holds = there.is_some_and(|there| condition.holds(there, current.map(Entry::id)));
+        if holds || already_applied && condition.names_a_value() { Ok(()) } else { Err(ChangeError::Stale) }
     }
 }
 
-/// Entries that may go over anything, and whether they are there already.
-fn over(there: Option<&str>, entries: Vec<Entry>) -> (Vec<Entry>, bool) {
-    let made = there.is_some() && entries.last().map(Entry::to_json).as_deref() == there;
-    (entries, made)
+/// Entries that overwrite any value, and whether the stored value is already the last of them.
+fn overwrite(there: Option<&str>, entries: Vec<Entry>) -> (Vec<Entry>, bool) {
+    let already_applied = there.is_some() && entries.last().map(Entry::to_json).as_deref() == there;
+    (entries, already_applied)
 }
 
-/// One write, from what was there to what will be. `Debug` shows neither.
+/// One write: the stored value before it, and the entries after it. `Debug` shows no values, only counts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Step {
     before: Option<String>,
@@ -140,38 +150,38 @@ impl fmt::Debug for Step {
 }
 
 impl Step {
-    /// The write: refused unless the store still holds what the step was made from.
+    /// The batch. It is refused unless the stored value is still the one that the step was computed from.
     fn batch(&self, slot: &Slot) -> Batch {
-        let (key, life) = (slot.key(), slot.life());
+        let (key, ttl) = (slot.key(), slot.life());
         match (&self.before, self.after()) {
-            (None, Some(after)) => Batch::new().put(key, Expect::Absent, after, life),
-            (Some(before), Some(after)) => Batch::new().put(key, Expect::Is(before.clone()), after, life),
+            (None, Some(after)) => Batch::new().put(key, Expect::Absent, after, ttl),
+            (Some(before), Some(after)) => Batch::new().put(key, Expect::Is(before.clone()), after, ttl),
             (Some(before), None) => Batch::new().delete(key, before.as_str()),
             (None, None) => Batch::new(),
         }
     }
 
-    /// Whether there was nothing before.
+    /// Whether there was no value before.
     pub fn created(&self) -> bool {
         self.before.is_none()
     }
 
-    /// The entry that was there before, if it could be read.
+    /// The entry before the write, if the stored value could be read.
     pub fn before(&self) -> Option<Entry> {
         self.before.as_deref().and_then(Entry::read)
     }
 
-    /// The last transaction after it; `None` if it was deleted.
+    /// The last transaction after the write; `None` if it was deleted.
     pub fn entry(&self) -> Option<&Entry> {
         self.entries.last()
     }
 
-    /// All entries that were noted, the last of which is the last transaction.
+    /// All new entries. The last of them is the last transaction.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The entity tag of what will be stored.
+    /// The entity tag of the new value.
     pub fn etag(&self) -> Option<String> {
         self.after().as_deref().map(etag)
     }
@@ -219,7 +229,7 @@ mod tests {
         attempt.step(Some(LUNCH)).unwrap();
         assert_eq!(attempt.step(Some(&LUNCH.replace("飲食", "教育"))), Err(ChangeError::Stale));
         assert_eq!(attempt.step(Some(DINNER)), Err(ChangeError::Stale));
-        // What it would make is there: it, or its like, has landed.
+        // The stored value is the result of the edit: it counts as already applied.
         attempt.step(Some(&LUNCH.replace("午餐", "宵夜"))).unwrap();
     }
 
@@ -227,7 +237,7 @@ mod tests {
     fn a_named_transaction_may_change_but_not_be_another() {
         let named = || attempt(edit(r#"{"品項":"晚餐"}"#), Some("20251129-143000"));
         named().step(Some(&LUNCH.replace("飲食", "教育"))).unwrap();
-        // Even where the edit would change nothing: it was meant for another.
+        // Also if the edit would change nothing: it names another transaction.
         assert_eq!(named().step(Some(DINNER)), Err(ChangeError::Stale));
         assert_eq!(named().step(None), Err(ChangeError::Missing));
         let mut any = attempt(edit(r#"{"品項":"晚餐"}"#), Some("*"));

@@ -1,4 +1,4 @@
-//! The client that sends replies: one for each reply token, sent once.
+//! Sends replies through LINE's Messaging API. Each reply token is used for at most one request.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::{Config, Messages};
 
-/// More than any response of the Messaging API has.
+/// Limit for a response. The Messaging API's responses are far shorter.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Sends replies.
 ///
-/// A reply token is good for one reply, and LINE has no idempotency key for replies: a reply that may have arrived is
-/// never sent again. Only the connection pool may try twice, where it knows that nothing was written.
+/// A reply token is valid for one reply, and LINE has no idempotency key for replies, so a reply that may have arrived
+/// is never sent again. The HTTP client retries only if it has written no byte of the request.
 pub struct Client {
     http: onetap_http::Client,
     uri: Uri,
@@ -29,7 +29,7 @@ pub struct Client {
 pub struct Reply {
     /// How it ended.
     pub outcome: Outcome,
-    /// `x-line-request-id`, by which LINE's support finds it; for the log.
+    /// The response header `x-line-request-id`, for the log: LINE's support asks for it.
     pub request_id: Option<String>,
 }
 
@@ -46,17 +46,17 @@ pub enum Outcome {
     Unauthorized,
     /// Too many requests (429).
     RateLimited,
-    /// LINE failed (5xx), perhaps after it had sent the messages on.
+    /// LINE failed (5xx). It may have delivered the messages.
     ServerError,
     /// There was no complete response.
     Unreachable {
-        /// Whether the request may have arrived all the same.
+        /// Whether the request may have arrived. If so, the outcome is unknown, and its label is `unknown`.
         maybe_sent: bool,
     },
 }
 
 impl Outcome {
-    /// Whether the user may have the messages; they must not be sent again then.
+    /// Whether the user may have received the messages. If so, do not send them again.
     pub fn maybe_sent(self) -> bool {
         matches!(self, Outcome::Sent | Outcome::ServerError | Outcome::Unreachable { maybe_sent: true })
     }
@@ -84,14 +84,14 @@ struct Body<'a> {
 }
 
 impl Client {
-    /// For the channel that `config` describes. Connects to nothing yet.
+    /// A client for the channel that `config` describes. Does not connect yet.
     pub fn new(http: onetap_http::Client, config: &Config) -> Result<Client, ConfigError> {
         Ok(Client { http, uri: config.reply_uri()?, authorization: config.authorization()? })
     }
 
     /// Replies to the event that `reply_token` came with, before `deadline`.
     pub async fn reply(&self, reply_token: &str, messages: &Messages, deadline: Instant) -> Reply {
-        // Strings and lists of them always serialize.
+        // This cannot fail: strings and lists of strings always serialize.
         let body = serde_json::to_vec(&Body { reply_token, messages }).unwrap_or_default();
         let mut request = Request::new(Bytes::from(body));
         *request.method_mut() = Method::POST;
@@ -126,7 +126,7 @@ fn outcome(response: &Response<Bytes>) -> Outcome {
     }
 }
 
-/// Only what looks like an id: an arbitrary header must not get into a log.
+/// The request id, if it looks like one: an arbitrary header must not get into a log.
 fn request_id(response: &Response<Bytes>) -> Option<String> {
     let id = response.headers().get("x-line-request-id")?.to_str().ok()?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';

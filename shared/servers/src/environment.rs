@@ -1,4 +1,4 @@
-//! A backend with its servers, and a store on it: the one place where tests start "a store on backend X".
+//! Starts the servers of a store backend for a test, and opens a store on them.
 
 #[cfg(feature = "store")]
 use std::sync::Arc;
@@ -11,34 +11,36 @@ use crate::{Dynamo, Redis, Upstash, create_table, dynamodb_local};
 /// The backend of a test's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// redis-server, over its own protocol.
+    /// redis-server, over the Redis protocol.
     Redis,
     /// The Upstash gateway in front of redis-server.
     Upstash,
-    /// dynoxide, in this process.
+    /// dynoxide, a DynamoDB emulator, in this process.
     DynamoDb,
     /// Amazon's DynamoDB Local, which `scripts/test` starts.
     DynamoDbLocal,
 }
 
-/// A variable's name and value.
+/// The name and value of an environment variable.
 pub type Variable = (&'static str, String);
 
-/// Time limit for one store call: long enough for a busy machine. Tests of the limit set their own.
+/// Time limit for one store call, long enough for a busy machine. Tests of the time limit set their own.
 const STORE_TIMEOUT_MS: u64 = 10_000;
 
-/// The servers of a backend, empty at first and stopped when dropped.
+/// The running servers of a backend, and the environment variables for a store on them. The servers start without data,
+/// and stop when this value is dropped.
 #[derive(Debug)]
 pub struct Environment {
     variables: Vec<Variable>,
-    // Dropped before Redis, to which it talks until then.
+    // Declared before `redis`, so that it is dropped first: it has connections to Redis.
     gateway: Option<Upstash>,
     redis: Option<Redis>,
     _dynamo: Option<Dynamo>,
 }
 
 impl Environment {
-    /// Starts the servers of this backend. DynamoDB Local is shared, so every environment has a table of its own there.
+    /// Starts the servers of this backend. DynamoDB Local is shared by all tests, so each environment has its own
+    /// table.
     pub async fn start(backend: Backend) -> Environment {
         match backend {
             Backend::Redis => Environment::on_redis(Redis::start().await),
@@ -56,13 +58,13 @@ impl Environment {
         }
     }
 
-    /// A store on this Redis, over its own protocol.
+    /// A store on this Redis, over the Redis protocol.
     pub fn on_redis(redis: Redis) -> Environment {
         let variables = store_variables("redis", [("REDIS_URL", redis.url())]);
         Environment { variables, gateway: None, redis: Some(redis), _dynamo: None }
     }
 
-    /// A store on this Redis, behind the Upstash gateway.
+    /// A store on this Redis, through the Upstash gateway.
     pub async fn on_upstash(redis: Redis) -> Environment {
         let gateway = Upstash::start(&redis.url()).await;
         let variables = store_variables(
@@ -80,7 +82,7 @@ impl Environment {
         Environment { variables: self.variables_with(name, value), ..self }
     }
 
-    /// The variables by which any process opens a store on these servers.
+    /// The environment variables with which any process opens a store on these servers.
     pub fn variables(&self) -> &[Variable] {
         &self.variables
     }
@@ -108,12 +110,12 @@ impl Environment {
         self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
     }
 
-    /// The Redis behind it, if there is one.
+    /// The Redis server, if the backend has one.
     pub fn redis(&mut self) -> Option<&mut Redis> {
         self.redis.as_mut()
     }
 
-    /// The gateway in front of it, if there is one.
+    /// The Upstash gateway, if the backend has one.
     pub fn gateway(&self) -> Option<&Upstash> {
         self.gateway.as_ref()
     }
@@ -142,6 +144,7 @@ async fn dynamodb(url: &str, table: String) -> Vec<Variable> {
             ("AWS_ENDPOINT_URL_DYNAMODB", url.to_owned()),
             ("AWS_ACCESS_KEY_ID", "test".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
+            // How often `watch` polls: DynamoDB has no pub/sub.
             ("SSE_POLL_MS", "20".to_owned()),
         ],
     )

@@ -1,4 +1,5 @@
-//! The queue: visibility timeout, redelivery, dead letters, FIFO groups.
+//! A simulated SQS queue in memory, for tests and the local runner: visibility timeout, redelivery, dead-letter queue
+//! and FIFO groups.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -11,15 +12,15 @@ use md5::{Digest, Md5};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// How long a FIFO queue remembers a deduplication id.
+/// How long a FIFO queue keeps a deduplication id.
 const DEDUPLICATION_WINDOW: Duration = Duration::from_secs(300);
 
-/// A queue; a clone is the same queue. `Debug` shows no bodies.
+/// A simulated SQS queue. A clone is the same queue. `Debug` shows no bodies.
 #[derive(Clone)]
 pub struct Queue {
     name: Arc<str>,
     visibility: Duration,
-    dead_letters: Option<(Box<Queue>, u32)>,
+    dead_letter_queue: Option<(Box<Queue>, u32)>,
     shared: Arc<Shared>,
 }
 
@@ -42,8 +43,8 @@ struct Message {
     /// The message group and the deduplication id.
     group: Option<(String, String)>,
     sequence: u64,
-    receives: u32,
-    /// The end of its visibility timeout, once it was received.
+    receive_count: u32,
+    /// The end of its visibility timeout; `None` if it was not received yet.
     hidden_until: Option<Instant>,
 }
 
@@ -52,9 +53,9 @@ impl Message {
         self.hidden_until.is_some_and(|until| now < until)
     }
 
-    /// Valid for one delivery: a consumer that is late cannot delete a message that another one has received since.
-    fn receipt(&self) -> String {
-        format!("{}#{}", self.id, self.receives)
+    /// Valid for one delivery: a late consumer cannot delete a message that was delivered again since.
+    fn receipt_handle(&self) -> String {
+        format!("{}#{}", self.id, self.receive_count)
     }
 }
 
@@ -65,10 +66,10 @@ impl fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// An empty queue with a visibility timeout of 30 s and no dead letters.
+    /// An empty queue with a visibility timeout of 30 s and no dead-letter queue.
     pub fn new(name: &str) -> Queue {
         let visibility = Duration::from_secs(30);
-        Queue { name: name.into(), visibility, dead_letters: None, shared: Arc::default() }
+        Queue { name: name.into(), visibility, dead_letter_queue: None, shared: Arc::default() }
     }
 
     /// Sets the visibility timeout.
@@ -77,10 +78,11 @@ impl Queue {
         Queue { visibility, ..self }
     }
 
-    /// Moves a message to `queue` instead of delivering it more than `max_receives` times.
+    /// Sets the dead-letter queue: a message moves to `queue` instead of being delivered more than `max_receives`
+    /// times.
     #[must_use]
     pub fn with_dead_letters(self, queue: &Queue, max_receives: u32) -> Queue {
-        Queue { dead_letters: Some((Box::new(queue.clone()), max_receives)), ..self }
+        Queue { dead_letter_queue: Some((Box::new(queue.clone()), max_receives)), ..self }
     }
 
     /// Whether it is a FIFO queue, which keeps the order of each message group.
@@ -111,12 +113,12 @@ impl Queue {
         state.sent += 1;
         let sequence = state.sent;
         let id = format!("00000000-0000-4000-8000-{sequence:012x}");
-        state.messages.push_back(Message { id, body, group, sequence, receives: 0, hidden_until: None });
+        state.messages.push_back(Message { id, body, group, sequence, receive_count: 0, hidden_until: None });
         drop(state);
         self.shared.changed.notify_waiters();
     }
 
-    /// Up to `max` messages, waiting for the first.
+    /// Receives up to `max` messages. Waits until there is one.
     pub async fn receive(&self, max: usize) -> Vec<SqsMessage> {
         loop {
             // Registered before the queue is read, so that no message is missed in between.
@@ -132,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// Receives up to `max` visible messages; also, when the next hidden one becomes visible.
+    /// Receives up to `max` visible messages. Also returns the time at which the next hidden one becomes visible.
     fn take(&self, max: usize) -> (Vec<SqsMessage>, Option<Instant>) {
         let now = Instant::now();
         let mut state = self.state();
@@ -144,7 +146,7 @@ impl Queue {
             if message.is_hidden(now) {
                 held.extend(group);
             } else if taken.len() < max && group.is_none_or(|group| !held.contains(&group)) {
-                message.receives += 1;
+                message.receive_count += 1;
                 message.hidden_until = Some(now + self.visibility);
                 taken.push(self.record(message));
             }
@@ -158,36 +160,39 @@ impl Queue {
         (taken, next)
     }
 
-    /// Moves the messages that would be delivered too often.
+    /// Moves messages that were delivered the maximum number of times to the dead-letter queue.
     fn move_dead_letters(&self, state: &mut State, now: Instant) {
-        let Some((dead, max_receives)) = &self.dead_letters else {
+        let Some((dead, max_receives)) = &self.dead_letter_queue else {
             return;
         };
-        let is_dead = |message: &Message| message.receives >= *max_receives && !message.is_hidden(now);
+        let is_dead = |message: &Message| message.receive_count >= *max_receives && !message.is_hidden(now);
         if state.messages.iter().any(is_dead) {
             let (moved, kept) = state.messages.drain(..).partition(is_dead);
             state.messages = kept;
             let moved: VecDeque<Message> = moved;
             let moved =
-                moved.into_iter().map(|message| Message { receives: 0, hidden_until: None, ..message });
+                moved.into_iter().map(|message| Message { receive_count: 0, hidden_until: None, ..message });
             dead.state().messages.extend(moved);
             dead.shared.changed.notify_waiters();
             self.shared.changed.notify_waiters();
         }
     }
 
-    /// Deletes the message of this receipt; `false` if it was delivered again since, or is deleted.
-    pub fn delete(&self, receipt: &str) -> bool {
+    /// Deletes the message with this receipt handle. Returns `false` if the message was delivered again since, or is
+    /// already deleted.
+    pub fn delete(&self, receipt_handle: &str) -> bool {
         let mut state = self.state();
         let before = state.messages.len();
-        state.messages.retain(|message| message.receives == 0 || message.receipt() != receipt);
+        state
+            .messages
+            .retain(|message| message.receive_count == 0 || message.receipt_handle() != receipt_handle);
         let deleted = state.messages.len() < before;
         drop(state);
         self.shared.changed.notify_waiters();
         deleted
     }
 
-    /// Returns when the queue is empty.
+    /// Waits until the queue is empty.
     pub async fn emptied(&self) {
         loop {
             let changed = self.shared.changed.notified();
@@ -198,12 +203,12 @@ impl Queue {
         }
     }
 
-    /// How many messages it holds, hidden ones included.
+    /// The number of messages, hidden ones included.
     pub fn len(&self) -> usize {
         self.state().messages.len()
     }
 
-    /// How many of them are hidden: received, and neither deleted nor visible again.
+    /// The number of hidden messages: received, and neither deleted nor visible again.
     pub fn in_flight(&self) -> usize {
         let now = Instant::now();
         self.state().messages.iter().filter(|message| message.is_hidden(now)).count()
@@ -214,16 +219,16 @@ impl Queue {
         self.len() == 0
     }
 
-    /// The bodies of its messages in the order of sending, hidden ones included.
+    /// The bodies of its messages in queue order, hidden ones included.
     pub fn bodies(&self) -> Vec<String> {
         self.state().messages.iter().map(|message| message.body.clone()).collect()
     }
 
-    /// The message as Lambda hands it to a function.
+    /// The message in the form in which Lambda passes it to a function.
     fn record(&self, message: &Message) -> SqsMessage {
         let mut record = SqsMessage::default();
         record.message_id = Some(message.id.clone());
-        record.receipt_handle = Some(message.receipt());
+        record.receipt_handle = Some(message.receipt_handle());
         record.md5_of_body = Some(hex(&Md5::digest(message.body.as_bytes())));
         record.body = Some(message.body.clone());
         record.event_source = Some("aws:sqs".to_owned());
@@ -231,7 +236,7 @@ impl Queue {
         record.aws_region = Some("local".to_owned());
         let mut attribute =
             |name: &str, value: String| drop(record.attributes.insert(name.to_owned(), value));
-        attribute("ApproximateReceiveCount", message.receives.to_string());
+        attribute("ApproximateReceiveCount", message.receive_count.to_string());
         if let Some((group, deduplication)) = &message.group {
             attribute("MessageGroupId", group.clone());
             attribute("MessageDeduplicationId", deduplication.clone());
@@ -243,7 +248,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics halfway through a change.
+        // A poisoned lock is safe to use: no change of the state panics halfway.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The one write: a [`Batch`] of changes, each under an expectation about what is there now.
+//! The only write operation: a [`Batch`], a conditional write of several keys and logs at once (compare-and-swap).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,22 +7,23 @@ use serde_json::value::RawValue;
 
 use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
 
-/// A batch names at most so many writes (DynamoDB's transactions and one Lua call both like it short).
+/// Maximum number of writes in a batch: DynamoDB transactions are limited, and a Lua script blocks the server.
 pub const MAX_WRITES: usize = 25;
 
-/// What must be there for a write to happen. There is no blind write.
+/// The expected value of a key. If it is not the stored one, the whole batch is refused. There is no unconditional
+/// write.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Expect {
-    /// Nothing, or nothing that is still alive.
+    /// No value, or an expired one.
     Absent,
-    /// Exactly this.
+    /// Exactly this value.
     Is(String),
-    /// Nothing, or exactly this.
+    /// No value, or exactly this one.
     AbsentOr(String),
 }
 
 impl Expect {
-    /// Whether what is there is what was expected.
+    /// Whether the stored value is the expected one.
     pub fn holds(&self, there: Option<&str>) -> bool {
         match (self, there) {
             (Expect::Absent | Expect::AbsentOr(_), None) => true,
@@ -32,12 +33,12 @@ impl Expect {
     }
 }
 
-/// What a put writes.
+/// The new value of a put.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Value {
     /// This text.
     Text(String),
-    /// The position of this batch's n-th append (from 0), so that a marker can name the record it marks.
+    /// The position of this batch's n-th append (from 0), so that a marker can hold the position of its record.
     PositionOf(usize),
 }
 
@@ -53,35 +54,35 @@ impl From<&str> for Value {
     }
 }
 
-/// One change of a [`Batch`].
+/// One write of a [`Batch`].
 #[derive(Clone, PartialEq, Eq)]
 pub enum Write {
     /// Changes nothing; refuses the batch unless the key is as expected.
     Check {
         /// The key.
         key: Key,
-        /// What must be there.
+        /// The expected value.
         expect: Expect,
     },
-    /// Sets a value and its life.
+    /// Sets a value and its TTL.
     Put {
         /// The key.
         key: Key,
-        /// What must be there.
+        /// The expected value.
         expect: Expect,
-        /// What will be there.
+        /// The new value.
         value: Value,
-        /// For how long.
+        /// Its TTL.
         ttl: Ttl,
     },
     /// Removes exactly this value.
     Delete {
         /// The key.
         key: Key,
-        /// What must be there: always [`Expect::Is`].
+        /// The expected value: always [`Expect::Is`].
         expect: Expect,
     },
-    /// Sets a JSON object with a numeric `seq`, unless one with the same or a higher `seq` is there.
+    /// Sets a JSON object with a numeric `seq`, unless the stored one has the same or a higher `seq`.
     /// Never refuses the batch.
     PutIfNewer {
         /// The key.
@@ -90,7 +91,7 @@ pub enum Write {
         seq: u64,
         /// The object; it begins with its `seq`.
         json: String,
-        /// For how long, counted only if it is set.
+        /// Its TTL, applied only if the value is set.
         ttl: Ttl,
     },
     /// Adds a record at the end of a log.
@@ -99,19 +100,20 @@ pub enum Write {
         log: Log,
         /// The record's text.
         text: String,
-        /// How much of the log stays, and how long.
+        /// How many records the log keeps, and for how long.
         keep: Keep,
     },
-    /// Rings a channel, once the batch is applied.
+    /// Notifies the watchers of a channel after the batch is applied.
     Publish {
         /// The channel.
         channel: Channel,
-        /// What subscribers of other programs are told; ours only hear the ring.
+        /// The message for subscribers of other programs on Redis. [`Store::watch`](crate::Store::watch) does not
+        /// deliver it.
         text: String,
     },
 }
 
-/// Writes that happen all together, or not at all.
+/// Writes that are applied all together, or not at all.
 ///
 /// ```
 /// use onetap_store::{Batch, Expect, Keep, Key, Log, Value};
@@ -119,14 +121,14 @@ pub enum Write {
 ///
 /// # fn main() -> Result<(), onetap_store::Error> {
 /// let day = Duration::from_secs(86_400);
-/// // An effect and the marker that says it happened: exactly once, whatever crashes.
+/// // An effect, and a marker that records it: a second commit is refused, so the effect happens once.
 /// let batch = Batch::new()
 ///     .put(&Key::new("seen:42")?, Expect::Absent, Value::PositionOf(0), day)
 ///     .append(&Log::new("orders")?, r#"{"id":42}"#, Keep::all_for(day));
 /// # let _ = batch; Ok(()) }
 /// ```
 ///
-/// What is wrong with a batch (two writes to one key, a life of zero) is reported when it is committed.
+/// An invalid batch (two writes to one key, a TTL of zero) is rejected when it is committed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     writes: Vec<Write>,
@@ -152,16 +154,16 @@ impl Batch {
         self.with(Write::Put { key: key.clone(), expect, value: value.into(), ttl: ttl.into() })
     }
 
-    /// Removes `key`, if it holds exactly `is`.
+    /// Removes `key`, if its value is exactly `is`.
     #[must_use]
     pub fn delete(self, key: &Key, is: impl Into<String>) -> Batch {
         self.with(Write::Delete { key: key.clone(), expect: Expect::Is(is.into()) })
     }
 
-    /// Sets `key` to the object `json` for `ttl`, unless what is there has the same or a higher `seq` ([`seq_of`]).
+    /// Sets `key` to the object `json` for `ttl`, unless the stored object has the same or a higher `seq` ([`seq_of`]).
     ///
-    /// What is kept begins with its `seq`, as `{"seq":7,…}`: an object that does not is kept with its members in another
-    /// order. So the next write finds the number without parsing JSON, on every backend the same.
+    /// The stored object begins with its `seq`, as `{"seq":7,…}`: if `json` does not, its members are reordered. So
+    /// every backend reads the number of the stored object in the same way, without parsing JSON.
     #[must_use]
     pub fn put_if_newer(self, key: &Key, seq: u64, json: impl Into<String>, ttl: impl Into<Ttl>) -> Batch {
         let json = beginning_with_seq(seq, json.into());
@@ -174,38 +176,39 @@ impl Batch {
         self.with(Write::Append { log: log.clone(), text: text.into(), keep })
     }
 
-    /// Rings `channel` once the batch is applied.
+    /// Notifies the watchers of `channel` after the batch is applied.
     #[must_use]
     pub fn publish(self, channel: &Channel, text: impl Into<String>) -> Batch {
         self.with(Write::Publish { channel: channel.clone(), text: text.into() })
     }
 
-    /// Refuses the batch unless `key` still holds `token`: [`check`](Batch::check), folded into the batch's own
-    /// write to that key where there is one (a backend's transaction names a key once).
+    /// Refuses the batch unless `key` still has the value `token` (a fencing token). If the batch already writes `key`,
+    /// this becomes the expectation of that write, because a transaction may name a key only once. Otherwise it is a
+    /// [`check`](Batch::check).
     #[must_use]
     pub fn guard(mut self, key: &Key, token: &str) -> Batch {
         let held = Expect::Is(token.to_owned());
         match self.writes.iter_mut().find_map(|write| write.expectation_mut().filter(|(k, _)| *k == key)) {
             Some((_, expect)) if expect.holds(Some(token)) => *expect = held,
-            // Absent, or another value: the batch contradicts its guard, and naming the key twice says so.
+            // The batch expects something else of `key`: naming the key twice makes the batch invalid.
             _ => return self.check(key, held),
         }
         self
     }
 
-    /// All writes of `other` after those of this batch.
+    /// Adds all writes of `other`.
     #[must_use]
     pub fn and(mut self, other: Batch) -> Batch {
         self.writes.extend(other.writes);
         self
     }
 
-    /// The writes, in the order in which they were named.
+    /// The writes, in the order in which they were added.
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
-    /// Each key with what is expected of it.
+    /// The keys that have an expectation, each with it.
     pub fn expectations(&self) -> impl Iterator<Item = (&Key, &Expect)> {
         self.writes.iter().filter_map(Write::expectation)
     }
@@ -217,13 +220,13 @@ impl Batch {
         self
     }
 
-    /// Whether the batch may be sent again when its reply was lost.
+    /// Whether the batch may be sent again after its reply was lost.
     ///
-    /// It may when the second time changes nothing that the first has changed, *and* the caller can tell from the
-    /// refusal that the first was applied. A marker (a put where nothing was) gives that to the whole batch, if only its
-    /// owner replaces it: once another writer has replaced the value, the refusal cannot show whether the first attempt was
-    /// applied. A bare swap (`Is(old)` to another value) has no marker: the value that comes back may be another writer's,
-    /// and an increment would be lost.
+    /// It may if a second send changes nothing that the first one has changed, *and* a refusal shows the caller whether
+    /// the first one was applied. A marker (a put that expects no value) gives both to the whole batch, as long as only
+    /// its owner replaces it: once another writer has replaced the value, the refusal cannot show whether our first
+    /// attempt was applied. A compare-and-swap without a marker (`Is(old)` to another value) is not repeatable: the
+    /// value in the refusal may be another writer's, and an increment would be lost.
     pub fn is_repeatable(&self) -> bool {
         if self.once {
             return false;
@@ -241,13 +244,13 @@ impl Batch {
         self.writes.iter().any(marked) || self.writes.iter().all(harmless)
     }
 
-    /// Whether the batch rings a channel.
+    /// Whether the batch notifies a channel.
     #[cfg(any(feature = "redis", feature = "upstash"))]
     pub(crate) fn publishes(&self) -> bool {
         self.writes.iter().any(|write| matches!(write, Write::Publish { .. }))
     }
 
-    /// What every backend checks before it sends anything.
+    /// Checks the batch. Every backend calls this before it sends anything.
     pub fn validate(&self, max_value: usize) -> Result<(), Error> {
         if self.writes.len() > MAX_WRITES {
             return Err(Error::rejected(format!(
@@ -257,7 +260,7 @@ impl Batch {
         }
         let appends = self.writes.iter().filter(|w| matches!(w, Write::Append { .. })).count();
         for (n, write) in self.writes.iter().enumerate() {
-            // A batch is short: looking through what came before costs less than a set of it.
+            // A batch is short: a linear search costs less than a hash set.
             if write
                 .name()
                 .is_some_and(|name| self.writes[..n].iter().any(|other| other.name() == Some(name)))
@@ -300,7 +303,7 @@ impl Batch {
 }
 
 impl Write {
-    /// The key this write expects something of, and what.
+    /// The key and its expectation, for a write that has one.
     pub fn expectation(&self) -> Option<(&Key, &Expect)> {
         match self {
             Write::Check { key, expect } | Write::Put { key, expect, .. } | Write::Delete { key, expect } => {
@@ -319,7 +322,7 @@ impl Write {
         }
     }
 
-    /// The key or log this write touches. (Channels are no keys: ringing one twice is fine.)
+    /// The key or log that this write names. `None` for a publish: a batch may publish on a channel twice.
     pub fn name(&self) -> Option<&str> {
         match self {
             Write::Check { key, .. }
@@ -339,7 +342,7 @@ impl Write {
         }
     }
 
-    /// Every text this write sends.
+    /// Every text that this write sends: the expected value and the new one.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let expected = match self.expectation() {
             Some((_, Expect::Is(text) | Expect::AbsentOr(text))) => Some(text.as_str()),
@@ -356,14 +359,14 @@ impl Write {
     }
 }
 
-/// What became of a batch.
+/// The answer to a batch.
 #[derive(Clone, PartialEq, Eq)]
 #[must_use = "a refused batch changed nothing"]
 pub enum Commit {
-    /// All of it happened; a position for each append, in their order.
+    /// All writes are applied; a position for each append, in order.
     Applied(Vec<Position>),
-    /// Nothing happened; each expectation that failed, with what is there instead. Under contention DynamoDB may
-    /// name fewer, never none.
+    /// No write is applied; every expectation that failed, with the stored value. Under contention DynamoDB may list
+    /// fewer, but at least one.
     Refused(Vec<Mismatch>),
 }
 
@@ -372,22 +375,22 @@ pub enum Commit {
 pub struct Mismatch {
     /// The key.
     pub key: Key,
-    /// The value that is there, alive, or nothing.
+    /// The stored value; `None` if there is none or it has expired.
     pub there: Option<String>,
 }
 
 impl Mismatch {
-    /// What `key` holds according to a refusal; `None` if the refusal does not speak of it.
+    /// The mismatch of `key`; `None` if the refusal does not list it.
     pub fn find<'a>(refusal: &'a [Mismatch], key: &Key) -> Option<&'a Mismatch> {
         refusal.iter().find(|mismatch| mismatch.key == *key)
     }
 }
 
-/// The `seq` of a JSON object: a whole number, at most 2^53, up to which every reader of JSON is exact. `None` for
-/// anything else, which any sequence number is newer than.
+/// The `seq` of a JSON object: a whole number of at most 2^53, up to which JSON parsers are exact. `None` for any other
+/// text; every sequence number is newer than that.
 ///
-/// A text that begins with it, `{"seq":N,` or `{"seq":N}`, is judged by that beginning alone: no JSON parser is needed, so
-/// that no two of them have to agree. Every other text is parsed here, and nowhere else.
+/// If the text begins with `{"seq":N,` or `{"seq":N}`, only that beginning is read. That needs no JSON parser, so the
+/// backends need no parsers that agree. Every other text is parsed here, and nowhere else.
 pub fn seq_of(json: &str) -> Option<u64> {
     leading_seq(json).or_else(|| parsed_seq(json))
 }
@@ -402,7 +405,7 @@ fn leading_seq(json: &str) -> Option<u64> {
     digits.parse().ok().filter(|seq| plain && *seq <= MAX_SEQ)
 }
 
-/// The same object with `seq` as its first member. What is no such object stays as it is, to be rejected with its batch.
+/// The same object with `seq` as its first member. An invalid text is returned unchanged; `validate` rejects it.
 fn beginning_with_seq(seq: u64, json: String) -> String {
     if leading_seq(&json).is_some() || parsed_seq(&json) != Some(seq) {
         return json;
@@ -426,7 +429,7 @@ fn parsed_seq(json: &str) -> Option<u64> {
     struct Sequenced {
         seq: serde_json::Number,
     }
-    // serde would take an array for the struct's fields.
+    // serde would also accept an array of the struct's fields.
     let object =
         json.trim_start().starts_with('{').then(|| serde_json::from_str::<Sequenced>(json).ok()).flatten()?;
     let whole = |number: f64| number.fract() == 0.0 && (0.0..=MAX_SEQ as f64).contains(&number);
@@ -470,7 +473,7 @@ mod tests {
             (r#" {"seq": 7.0}"#, r#"{"seq":7}"#),
             (r#"{"\u0073eq":7}"#, r#"{"seq":7}"#),
             (r#"{"天":"\ud83d","q\"":"","seq":7}"#, r#"{"seq":7,"q\"":"","天":"\ud83d"}"#),
-            // Not what was promised: rejected with the batch, as it is.
+            // Invalid: unchanged, and rejected with the batch.
             (r#"{"a":1,"seq":8}"#, r#"{"a":1,"seq":8}"#),
             (r#"{"a":1,"seq":7,"seq":7}"#, r#"{"a":1,"seq":7,"seq":7}"#),
             ("no json", "no json"),

@@ -1,40 +1,40 @@
-//! What can go wrong between the store and us.
+//! The error of a store call.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A store call that gave no answer. A *refusal* is an answer, and no error: see [`Commit`](crate::Commit).
+/// A store call that failed. A *refusal* is no error, but an answer: see [`Commit`](crate::Commit).
 ///
-/// No variant ever carries a key, a value or a secret: errors end up in logs, and keys hold user ids.
+/// No variant contains a key, a value or a secret: errors are logged, and keys contain user ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store was not reached, did not answer in time, or answered what no store answers.
+    /// The store was not reached, did not answer in time, or sent an invalid answer.
     ///
-    /// Worth another try. With `maybe_applied` the write may have landed all the same: try again with *the same*
-    /// batch, and a refusal that brings back what it was writing says that it had.
+    /// The call may be retried. With `maybe_applied` the write may be applied already: retry with *the same* batch. A
+    /// refusal whose stored value is the one that the batch writes means that it was applied.
     Unavailable {
         /// Whether the request may have reached the store.
         maybe_applied: bool,
-        /// What happened, fit for a log.
+        /// What happened. It may be logged.
         reason: Cow<'static, str>,
     },
-    /// The store, or this crate before it, will not take this call, however often it comes.
+    /// The store or this crate does not accept this call. A retry does not help.
     Rejected {
-        /// What is wrong with it, fit for a log.
+        /// What is wrong with it. It may be logged.
         reason: Cow<'static, str>,
     },
     /// A value or request is larger than this store takes; nothing was sent.
     TooLarge {
-        /// What there is, in bytes.
+        /// The size in bytes.
         size: usize,
-        /// What there may be, in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The store holds something under this name that is of another kind than was asked for (a log for a value, or the
-    /// reverse), or that this crate did not write and cannot read.
+    /// The stored data is of the other kind (a log instead of a value, or the reverse), or was written by another
+    /// program in a form that this crate cannot read.
     Decode {
-        /// What was expected instead, fit for a log.
+        /// What was expected. It may be logged.
         reason: Cow<'static, str>,
     },
 }
@@ -50,12 +50,12 @@ impl Error {
         matches!(self, Error::Unavailable { maybe_applied: true, .. })
     }
 
-    /// The same error of a call that was sent before, and whose first reply was lost: although this send has certainly
-    /// not landed, that one may have.
+    /// The error of a second send, after the reply to the first one was lost: even if the second send was certainly not
+    /// applied, the first one may be.
     #[must_use]
     pub fn after_a_lost_reply(self) -> Error {
         match self {
-            // Rejected this time (a password that was changed meanwhile) says nothing of the first.
+            // The second send can be rejected (the password was changed) although the first one was applied.
             Error::Unavailable { reason, .. } | Error::Rejected { reason } => {
                 Error::Unavailable { maybe_applied: true, reason }
             }
@@ -63,28 +63,28 @@ impl Error {
         }
     }
 
-    /// This call will not be taken, however often it comes.
+    /// The call is not accepted. A retry does not help.
     pub fn rejected(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Rejected { reason: reason.into() }
     }
 
-    /// What is there was not written by this crate.
+    /// The stored data cannot be read by this crate.
     pub fn decode(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Decode { reason: reason.into() }
     }
 
-    /// A key names a log, or a log's name a value.
+    /// The name of a key is that of a log, or the reverse.
     #[cfg(any(feature = "memory", feature = "upstash", feature = "redis", feature = "dynamodb"))]
     pub(crate) fn wrong_type() -> Error {
         Error::decode("WRONGTYPE: a key or log holds a value of another kind")
     }
 
-    /// The request never left: sending it again cannot double anything.
+    /// The request was not sent: sending it again cannot apply it twice.
     pub fn not_sent(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Unavailable { maybe_applied: false, reason: reason.into() }
     }
 
-    /// The request left and its fate is unknown.
+    /// The request was sent, and it is unknown whether it was applied.
     pub fn unknown(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Unavailable { maybe_applied: true, reason: reason.into() }
     }

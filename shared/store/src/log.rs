@@ -1,4 +1,4 @@
-//! Logs: records in commit order, and how long things live.
+//! Logs (records in commit order) and TTLs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// No life is longer: ten years, within what every backend's clock arithmetic holds exactly.
+/// The longest TTL: ten years. Every backend computes exactly with times in this range.
 pub const MAX_TTL: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-/// How long what is written lives, from the moment it is written.
+/// Time to live, from the moment of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
     /// Until it is deleted.
     Forever,
-    /// So long, to the millisecond.
+    /// This long, in whole milliseconds.
     Of(Duration),
 }
 
@@ -25,7 +25,7 @@ impl From<Duration> for Ttl {
 }
 
 impl Ttl {
-    /// Milliseconds, or `None` for ever.
+    /// In milliseconds; `None` for [`Ttl::Forever`].
     pub fn millis(self) -> Option<u64> {
         match self {
             Ttl::Forever => None,
@@ -34,30 +34,30 @@ impl Ttl {
     }
 }
 
-/// How much of a log is kept, and how long after its last append.
+/// How many records a log keeps, and how long after its last append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// About so many of the newest records; a backend may keep more, never fewer. `None` keeps all.
+    /// Approximate number of the newest records: a backend may keep more, never fewer. `None` keeps all.
     pub about: Option<usize>,
-    /// The whole log's life after this append.
+    /// The TTL of the whole log from this append on.
     pub ttl: Ttl,
 }
 
 impl Keep {
-    /// Everything, for so long after the last append.
+    /// All records, for `ttl` after the last append.
     pub fn all_for(ttl: impl Into<Ttl>) -> Keep {
         Keep { about: None, ttl: ttl.into() }
     }
 
-    /// About the `newest`, for ever.
+    /// Approximately the `newest` records, without a TTL.
     pub fn about(newest: usize) -> Keep {
         Keep { about: Some(newest), ttl: Ttl::Forever }
     }
 }
 
-/// Where a record stands in its log: strictly increasing in commit order, otherwise without meaning.
+/// The position of a record in its log. Positions strictly increase in commit order; their numbers mean nothing else.
 ///
-/// Written `major-minor`, as Redis writes its stream ids.
+/// Displayed as `major-minor`, as Redis writes its stream ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     major: u64,
@@ -108,8 +108,8 @@ impl FromStr for Position {
 /// One record of a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Where it stands.
+    /// Its position in the log.
     pub position: Position,
-    /// What was appended.
+    /// The text that was appended.
     pub text: String,
 }

@@ -1,5 +1,6 @@
-//! The store in this process: the semantics, in the fewest words. The other backends say the same in Lua and in
-//! DynamoDB's expressions, in the same paragraphs: *judge*, *append*, *set* (and delete), *publish*.
+//! The in-memory backend, and the reference implementation. The Redis backends (in Lua) and the DynamoDB backend (in
+//! condition expressions) do the same four steps in the same order: *check* the expectations, *append*, *set* (put and
+//! delete), *publish*.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,71 +16,72 @@ use crate::{
     Batch, BoxStream, Channel, Commit, Error, Key, Log, Mismatch, Position, Record, Store, Ttl, Value, Write,
 };
 
-/// A store that lives and dies with this value. Clocked by tokio, so that a test can pause it.
+/// A store in this process: its data is lost when this value is dropped. It uses tokio's clock, which a test can pause.
 #[derive(Default)]
 pub struct Memory(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    kept: HashMap<String, Kept>,
-    rings: HashMap<Channel, broadcast::Sender<()>>,
+    entries: HashMap<String, Entry>,
+    notifiers: HashMap<Channel, broadcast::Sender<()>>,
     commits: u64,
 }
 
-/// What a name holds, one or the other, and its end.
-struct Kept {
-    what: What,
-    until: Option<Instant>,
+/// The content of a key or log, and its expiry time.
+struct Entry {
+    content: Content,
+    expires_at: Option<Instant>,
 }
 
-enum What {
+enum Content {
     Text(String),
     Log(Vec<Record>),
 }
 
-impl Kept {
-    fn new(what: What, ttl: Ttl, now: Instant) -> Kept {
-        let until = match ttl {
+impl Entry {
+    fn new(content: Content, ttl: Ttl, now: Instant) -> Entry {
+        let expires_at = match ttl {
             Ttl::Forever => None,
-            Ttl::Of(life) => Some(now + life),
+            Ttl::Of(ttl) => Some(now + ttl),
         };
-        Kept { what, until }
+        Entry { content, expires_at }
     }
 
-    /// What is expired is absent, whether or not it was swept yet.
+    /// An expired entry counts as absent, also while it is still in the map.
     fn is_live(&self, now: Instant) -> bool {
-        self.until.is_none_or(|until| now < until)
+        self.expires_at.is_none_or(|until| now < until)
     }
 }
 
 impl State {
-    fn live(&self, name: &str, now: Instant) -> Option<&What> {
-        self.kept.get(name).filter(|kept| kept.is_live(now)).map(|kept| &kept.what)
+    fn live(&self, name: &str, now: Instant) -> Option<&Content> {
+        self.entries.get(name).filter(|entry| entry.is_live(now)).map(|entry| &entry.content)
     }
 
     fn text(&self, key: &Key, now: Instant) -> Result<Option<&str>, Error> {
         match self.live(key.as_str(), now) {
-            Some(What::Text(text)) => Ok(Some(text)),
-            Some(What::Log(_)) => Err(Error::wrong_type()),
+            Some(Content::Text(text)) => Ok(Some(text)),
+            Some(Content::Log(_)) => Err(Error::wrong_type()),
             None => Ok(None),
         }
     }
 
     fn records(&self, log: &Log, now: Instant) -> Result<&[Record], Error> {
         match self.live(log.as_str(), now) {
-            Some(What::Log(records)) => Ok(records),
-            Some(What::Text(_)) => Err(Error::wrong_type()),
+            Some(Content::Log(records)) => Ok(records),
+            Some(Content::Text(_)) => Err(Error::wrong_type()),
             None => Ok(&[]),
         }
     }
 
-    fn put(&mut self, name: &str, what: What, ttl: Ttl, now: Instant) {
-        self.kept.insert(name.to_owned(), Kept::new(what, ttl, now));
+    fn put(&mut self, name: &str, content: Content, ttl: Ttl, now: Instant) {
+        self.entries.insert(name.to_owned(), Entry::new(content, ttl, now));
     }
 
     fn commit(&mut self, batch: &Batch, now: Instant) -> Result<Commit, Error> {
-        // Judge: every expectation against what is there; one that fails refuses all, and all that fail are told. A
-        // name that holds the other kind is an error before anything is written.
+        // Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal
+        // lists every one that failed. A log in the place of a value (or the reverse) is an error. Nothing is written
+        // before this step is complete.
         let mut refusal = Vec::new();
         for write in batch.writes() {
             if let Write::Append { log, .. } = write {
@@ -98,25 +100,26 @@ impl State {
         }
         self.commits += 1;
 
-        // Append: first, because a value may name the position. The count of commits orders all logs alike.
+        // Append: before Set, because a put may store the position of an append. Positions count the commits of the
+        // whole store, so they increase in every log.
         let mut positions = Vec::new();
         for write in batch.writes() {
             let Write::Append { log, text, keep } = write else {
                 continue;
             };
             let position = Position::new(self.commits, positions.len() as u64);
-            let mut records = match self.kept.remove(log.as_str()).filter(|kept| kept.is_live(now)) {
-                Some(Kept { what: What::Log(records), .. }) => records,
+            let mut records = match self.entries.remove(log.as_str()).filter(|entry| entry.is_live(now)) {
+                Some(Entry { content: Content::Log(records), .. }) => records,
                 _ => Vec::new(),
             };
             records.push(Record { position, text: text.clone() });
             let surplus = records.len() - keep.about.unwrap_or(usize::MAX).clamp(1, records.len());
             records.drain(..surplus);
-            self.put(log.as_str(), What::Log(records), keep.ttl, now);
+            self.put(log.as_str(), Content::Log(records), keep.ttl, now);
             positions.push(position);
         }
 
-        // Set: what was expected makes way for what was asked.
+        // Set: apply the puts and deletes. All expectations hold at this point.
         for write in batch.writes() {
             match write {
                 Write::Put { key, value, ttl, .. } => {
@@ -124,32 +127,33 @@ impl State {
                         Value::Text(text) => text.clone(),
                         Value::PositionOf(n) => positions[*n].to_string(),
                     };
-                    self.put(key.as_str(), What::Text(text), *ttl, now);
+                    self.put(key.as_str(), Content::Text(text), *ttl, now);
                 }
                 Write::PutIfNewer { key, seq, json, ttl } => {
                     let there = self.text(key, now).ok().flatten();
                     if there.and_then(seq_of).is_none_or(|there| there < *seq) {
-                        self.put(key.as_str(), What::Text(json.clone()), *ttl, now);
+                        self.put(key.as_str(), Content::Text(json.clone()), *ttl, now);
                     }
                 }
-                Write::Delete { key, .. } => drop(self.kept.remove(key.as_str())),
+                Write::Delete { key, .. } => drop(self.entries.remove(key.as_str())),
                 Write::Check { .. } | Write::Append { .. } | Write::Publish { .. } => {}
             }
         }
 
-        // Publish: those who listen read what was just written. Nobody listening is no error.
+        // Publish: last, so that a watcher that is notified reads the new values. A watcher gets no text here: only
+        // subscribers of other programs, on Redis, read it. A channel without watchers is no error.
         for write in batch.writes() {
             let Write::Publish { channel, .. } = write else {
                 continue;
             };
-            if self.rings.get(channel).is_some_and(|ring| ring.send(()).is_err()) {
-                self.rings.remove(channel);
+            if self.notifiers.get(channel).is_some_and(|notifier| notifier.send(()).is_err()) {
+                self.notifiers.remove(channel);
             }
         }
 
-        // What expired is only in the way of memory, so now and then is soon enough.
+        // Expired entries only use memory, so they are removed on every 1024th commit.
         if self.commits.is_multiple_of(1024) {
-            self.kept.retain(|_, kept| kept.is_live(now));
+            self.entries.retain(|_, entry| entry.is_live(now));
         }
         Ok(Commit::Applied(positions))
     }
@@ -162,15 +166,15 @@ impl Memory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere cannot have left half a commit: nothing in `State::commit` panics between two writes.
+        // A poisoned lock is safe to use: `State::commit` does not panic between two writes, so no commit is half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How much it holds: what that is, is other people's.
+/// Shows only the number of keys and logs: keys and values are user data.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("names", &self.state().kept.len()).finish()
+        f.debug_struct("Memory").field("names", &self.state().entries.len()).finish()
     }
 }
 
@@ -192,21 +196,25 @@ impl Store for Memory {
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
         let state = self.state();
         let records = state.records(log, Instant::now())?;
-        let unseen = records.iter().filter(|record| after < Some(record.position));
-        Ok(unseen.take(limit).cloned().collect())
+        let newer = records.iter().filter(|record| after < Some(record.position));
+        Ok(newer.take(limit).cloned().collect())
     }
 
     async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        let ring =
-            self.state().rings.entry(channel.clone()).or_insert_with(|| broadcast::channel(64).0).subscribe();
-        let next = |mut ring: broadcast::Receiver<()>| async move {
-            match ring.recv().await {
-                // Having fallen behind is one more reason to read again.
-                Ok(()) | Err(broadcast::error::RecvError::Lagged(_)) => Some((Ok(()), ring)),
+        let receiver = self
+            .state()
+            .notifiers
+            .entry(channel.clone())
+            .or_insert_with(|| broadcast::channel(64).0)
+            .subscribe();
+        let next = |mut receiver: broadcast::Receiver<()>| async move {
+            match receiver.recv().await {
+                // A receiver that lags has missed notifications. One is enough to make the watcher read again.
+                Ok(()) | Err(broadcast::error::RecvError::Lagged(_)) => Some((Ok(()), receiver)),
                 Err(broadcast::error::RecvError::Closed) => None,
             }
         };
-        Ok(stream::unfold(ring, next).boxed())
+        Ok(stream::unfold(receiver, next).boxed())
     }
 
     fn max_value(&self) -> usize {

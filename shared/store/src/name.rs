@@ -1,10 +1,10 @@
-//! Names: what is kept, logged or rung goes under one.
+//! Names of keys, logs and channels.
 
 use std::fmt;
 
 use crate::Error;
 
-/// No name is longer: DynamoDB's partition keys end there.
+/// Maximum length in bytes: DynamoDB's limit for a partition key.
 pub const MAX_NAME: usize = 2048;
 
 macro_rules! name {
@@ -16,7 +16,7 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// Takes the name, or says what is wrong with it.
+            /// Checks the length.
             pub fn new(name: impl Into<String>) -> Result<$name, Error> {
                 let name = name.into();
                 match name.len() {
@@ -29,7 +29,7 @@ macro_rules! name {
                 }
             }
 
-            /// The name as it stands in the store.
+            /// The name as it is in the store.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -43,6 +43,10 @@ macro_rules! name {
     };
 }
 
-name!(Key, "a key", "What a value is kept under.");
-name!(Log, "a log's name", "What records are appended to, in the order in which they committed.");
-name!(Channel, "a channel's name", "What is rung when something was published.");
+name!(Key, "a key", "The name of a value.");
+name!(Log, "a log's name", "The name of a log: records in the order in which they were committed.");
+name!(
+    Channel,
+    "a channel's name",
+    "The name of a channel, whose watchers are notified when a batch publishes on it."
+);

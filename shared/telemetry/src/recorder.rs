@@ -1,3 +1,6 @@
+//! The recorder of the `metrics` facade: exports counters and histograms as Prometheus text or as lines of CloudWatch's
+//! embedded metric format (EMF).
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,13 +11,13 @@ use metrics::{
 };
 use serde_json::{Map, Value, json};
 
-/// Upper ends of Prometheus' buckets, in seconds: from a store on the same machine to a forecast that is late.
+/// Upper bounds of the histogram buckets, in seconds: from a call of a local store to a slow forecast.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
-/// The limit of EMF for the values of one metric in one line.
+/// EMF accepts at most 100 values of a metric in one line.
 const MAX_VALUES_PER_LINE: usize = 100;
 const NAMESPACE: &str = "onetap";
 
-/// Collects what is counted and measured through the [`metrics`] facade. A clone shares what it collects.
+/// Collects the counters and histograms of the [`metrics`] facade. A clone shares them.
 ///
 /// A program installs one for the process with [`init`](crate::init); a test can have one for its thread. Gauges and
 /// descriptions are ignored: onetap has none.
@@ -29,23 +32,25 @@ enum Metric {
 }
 
 #[derive(Default)]
-struct Counter(Mutex<Count>);
+struct Counter(Mutex<CounterState>);
 
 #[derive(Default)]
-struct Count {
+struct CounterState {
     total: u64,
-    /// What was added since the last report. 0 is reported too, `None` is not.
+    /// Increments since the last EMF report. `None`: there was none, so nothing is reported. An increment by 0 is
+    /// reported.
     unsent: Option<u64>,
 }
 
 #[derive(Default)]
-struct Histogram(Mutex<Values>);
+struct Histogram(Mutex<HistogramState>);
 
 #[derive(Default)]
-struct Values {
+struct HistogramState {
     buckets: [u64; BUCKETS.len()],
     count: u64,
     sum: f64,
+    /// Values since the last EMF report.
     unsent: Vec<f64>,
 }
 
@@ -70,7 +75,8 @@ impl HistogramFn for Histogram {
         }
         values.count += 1;
         values.sum += value;
-        // Where nothing flushes them (the local runner), only the newest are kept.
+        // Only the newest values are kept for EMF. If more are recorded between two flushes, or if nothing flushes (the
+        // local runner), the oldest are missing there, but not in Prometheus.
         if values.unsent.len() == MAX_VALUES_PER_LINE {
             values.unsent.remove(0);
         }
@@ -109,21 +115,21 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Collects what this thread counts, until the guard is dropped: for a test, whose runtime has one thread.
+    /// Collects the metrics of this thread until the guard is dropped, for a test whose runtime has one thread.
     pub fn on_this_thread(&self) -> LocalRecorderGuard<'_> {
         metrics::set_default_local_recorder(self)
     }
 
     fn metric(&self, key: &Key, new: impl FnOnce() -> Metric) -> Metric {
         let mut all = lock(&self.0);
-        // Most metrics exist already, and to look one up does not copy its key.
+        // Most metrics exist already, and this lookup does not copy the key.
         if let Some(metric) = all.get(key) {
             return metric.clone();
         }
         all.entry(key.clone()).or_insert_with(new).clone()
     }
 
-    /// Everything since the beginning, in Prometheus' text format.
+    /// All metrics since the start, in Prometheus' text format.
     pub fn prometheus(&self) -> String {
         let mut text = String::new();
         let mut last = "";
@@ -139,7 +145,7 @@ impl Recorder {
                     let _ = writeln!(text, "{name}{} {}", braced(&labels, None), lock(&counter.0).total);
                 }
                 Metric::Histogram(histogram) => {
-                    let Values { buckets, count, sum, .. } = &*lock(&histogram.0);
+                    let HistogramState { buckets, count, sum, .. } = &*lock(&histogram.0);
                     for (bucket, end) in buckets.iter().zip(BUCKETS) {
                         let le = end.to_string();
                         let _ = writeln!(text, "{name}_bucket{} {bucket}", braced(&labels, Some(&le)));
@@ -153,7 +159,7 @@ impl Recorder {
         text
     }
 
-    /// Everything since the last call, as lines of CloudWatch's embedded metric format.
+    /// Takes the metrics since the last call, as EMF lines: a second call does not return them again.
     pub fn emf(&self) -> Vec<String> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.emf_at(u64::try_from(now.as_millis()).unwrap_or_default())
@@ -161,7 +167,7 @@ impl Recorder {
 
     fn emf_at(&self, now_ms: u64) -> Vec<String> {
         let all = lock(&self.0);
-        // One line for each set of labels: a line's dimensions hold for all its metrics.
+        // One line for each set of labels: the dimensions of a line apply to all of its metrics.
         let mut lines: BTreeMap<Vec<&Label>, Vec<(&str, &str, Value)>> = BTreeMap::new();
         for (key, metric) in all.iter() {
             let (unit, value) = match metric {
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn emf_tells_everything_once_and_a_line_for_each_set_of_labels() {
+    fn emf_reports_everything_once_with_a_line_for_each_set_of_labels() {
         let recorder = Recorder::default();
         let _guard = recorder.on_this_thread();
         counter!("idem_total", "outcome" => "replayed").increment(2);
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_more_is_told_as_0_where_it_was_said() {
+    fn an_increment_by_zero_is_reported_once() {
         let recorder = Recorder::default();
         let _guard = recorder.on_this_thread();
         counter!("weather_total", "outcome" => "fetched").increment(0);

@@ -1,7 +1,7 @@
-//! Taiwan's 368 townships: by name, by address, by position.
+//! The places that the forecasts are for: finds one of Taiwan's 368 townships by name, by address or by position.
 //!
-//! The data is `data/places.csv`, made by `data/make-places`: formal names (臺, not 台), a point inside each, and the
-//! distance in kilometres from that point to the farthest part of the township.
+//! The data is `data/places.csv`, made by `data/make-places`: the formal name (臺, not 台) of each township, a reference
+//! point inside it, and the distance in kilometres from that point to the farthest part of the township.
 
 use std::sync::LazyLock;
 
@@ -12,6 +12,7 @@ pub struct Place {
     township: &'static str,
     latitude: f64,
     longitude: f64,
+    /// From the reference point to the farthest part of the township.
     reach_km: f64,
 }
 
@@ -55,35 +56,37 @@ impl Place {
         [self.county, self.township].concat()
     }
 
-    /// Degrees north of a point inside the township.
+    /// Latitude of the reference point, in degrees north.
     pub fn latitude(&self) -> f64 {
         self.latitude
     }
 
-    /// Degrees east of a point inside the township.
+    /// Longitude of the reference point, in degrees east.
     pub fn longitude(&self) -> f64 {
         self.longitude
     }
 
-    /// 臺北信義區: as people say it who leave out 市 or 縣.
+    /// The name without 市 or 縣, as many people say it: 臺北信義區.
     fn short_name(&self) -> String {
         let mut county = self.county.chars();
         county.next_back();
         [county.as_str(), self.township].concat()
     }
 
-    /// Kilometres to the township, taken as a disc of half its reach: from 天祥 the point of 秀林鄉 is far, but
-    /// 秀林鄉 is not. Negative where the disc covers the position.
+    /// The distance in kilometres to the edge of a circle around the reference point; negative inside the circle. Its
+    /// radius is half of `reach_km`, as an estimate of the township's size. Without the circle, large townships would
+    /// be missed: 天祥 is in 秀林鄉, but far from its reference point.
     fn distance(&self, latitude: f64, longitude: f64) -> f64 {
         let (here, there) = (latitude.to_radians(), self.latitude.to_radians());
         let across = (self.longitude - longitude).to_radians();
-        let chord =
+        // The haversine formula.
+        let haversine =
             ((there - here) / 2.0).sin().powi(2) + here.cos() * there.cos() * (across / 2.0).sin().powi(2);
-        2.0 * EARTH_RADIUS_KM * chord.clamp(0.0, 1.0).sqrt().asin() - self.reach_km / 2.0
+        2.0 * EARTH_RADIUS_KM * haversine.clamp(0.0, 1.0).sqrt().asin() - self.reach_km / 2.0
     }
 }
 
-/// All of them, in the order of their official codes.
+/// All townships, in the order of their official codes.
 pub fn all() -> &'static [Place] {
     &PLACES
 }
@@ -100,7 +103,7 @@ pub fn is_place_text(text: &str) -> bool {
 ///
 /// 1. a name in full: 南區 is 臺中市南區 and 臺南市南區, not 安南區; 新北永和區 is 新北市永和區;
 /// 2. a part of a township's name: 永和 is 永和區, 臺東 is 臺東市 rather than its whole county;
-/// 3. a part of a whole name, with or without the county's 市 or 縣: 新北永和; 台北, which is too many.
+/// 3. a part of a whole name, with or without the county's 市 or 縣: 新北永和; 台北 matches too many ([`Found::Many`]).
 pub fn search(text: &str) -> Found {
     if !is_place_text(text) {
         return Found::Nothing;
@@ -123,7 +126,7 @@ pub fn search(text: &str) -> Found {
     Found::Nothing
 }
 
-/// The place of exactly this [name](Place::name), as profiles keep it.
+/// The township with exactly this [name](Place::name). User profiles store this name.
 pub fn by_name(name: &str) -> Option<&'static Place> {
     let name = formal(name);
     all().iter().find(|place| name.strip_prefix(place.county) == Some(place.township))
@@ -134,8 +137,8 @@ pub fn by_name(name: &str) -> Option<&'static Place> {
 /// The address must name the county too: Hong Kong also has a 中西區.
 pub fn by_address(address: &str) -> Option<&'static Place> {
     let address: String = formal(address).chars().filter(|c| !c.is_whitespace()).collect();
-    // The county that occurs first: a road may be named after another county. The township is searched after the county,
-    // then before it; of two names at one position the longer one counts.
+    // The county that occurs first: a road may be named after another county. The township is searched after the
+    // county, then before it; of two names at one position the longer one counts.
     let (at, county) = all().iter().filter_map(|p| Some((address.find(p.county)?, p.county))).min()?;
     let (before, after) = (&address[..at], &address[at + county.len()..]);
     [after, before].into_iter().find_map(|part| {
@@ -149,7 +152,7 @@ pub fn by_address(address: &str) -> Option<&'static Place> {
     })
 }
 
-/// The township nearest to a position inside Taiwan, if one is within 15 km.
+/// The township nearest to a position inside Taiwan, if its circle (see [`Place`]'s `distance`) is at most 15 km away.
 pub fn nearest(latitude: f64, longitude: f64) -> Option<&'static Place> {
     let inside = |[south, west, north, east]: &[f64; 4]| {
         (*south..=*north).contains(&latitude) && (*west..=*east).contains(&longitude)
@@ -165,7 +168,7 @@ pub fn nearest(latitude: f64, longitude: f64) -> Option<&'static Place> {
 
 const EARTH_RADIUS_KM: f64 = 6371.0;
 
-/// The farthest that a position may be from the township it is matched to.
+/// Maximum distance of a position from the circle of its township.
 const MAX_DISTANCE_KM: f64 = 15.0;
 
 /// Bounding boxes of Taiwan's islands: south, west, north, east. Distance alone is not enough: from Xiamen it is ten

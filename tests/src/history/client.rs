@@ -1,7 +1,8 @@
-//! A client: one thing after the other, each drawn from its seed, on keys that all clients share.
+//! A client of the linearizability test: makes random calls one after another, on keys that all clients share. Its seed
+//! determines them.
 //!
-//! The keys change with every round, so that each is judged over a short while: the search for an order grows with
-//! the number of calls that have to be brought into one.
+//! A run is divided into rounds of equal length, and each round has new keys, so that the history of a key is short:
+//! the time of the linearizability check grows fast with the number of concurrent calls on a key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,30 +21,30 @@ use super::journal::Journal;
 use super::recorder::Recorder;
 use super::seed::Seed;
 
-/// What the keys of idempotency records begin with.
+/// Prefix of the keys of idempotency records.
 pub const RECORD_PREFIX: &str = "idem:";
-/// What is in the name of every key that is only ever incremented by compare and swap.
-pub const SWAPPED: &str = "/swap/";
+/// Part of the name of every counter that is incremented by compare-and-swap only.
+pub const CAS_KEY_PART: &str = "/swap/";
 
-/// A life that ends after the run.
-const BEYOND_THE_RUN: Duration = Duration::from_secs(3600);
-/// More records than any log of a round gets.
+/// A TTL that is longer than any run.
+const TTL_BEYOND_RUN: Duration = Duration::from_secs(3600);
+/// More records than any log of a round has.
 const WHOLE_LOG: usize = 10_000;
 
-/// What all clients of a run agree on.
+/// The parameters of a run, the same for all clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// What all names begin with.
+    /// Prefix of all names.
     pub prefix: String,
     /// When the run began, by the journals' clock.
     pub start: u64,
     /// When it ends.
     pub end: u64,
-    /// How long a round is, in microseconds.
+    /// Length of a round, in microseconds.
     pub round: u64,
-    /// How long a lease is.
+    /// TTL of a lease.
     pub lease: Duration,
-    /// The longest pause between two things.
+    /// Longest pause between two operations.
     pub pause: Duration,
 }
 
@@ -56,22 +57,23 @@ pub struct Client {
     plan: Plan,
     name: String,
     seed: Seed,
-    made: u64,
-    /// The round of the operation that is going on: all of its names are of one round.
+    /// Number of unique values so far.
+    values_made: u64,
+    /// The round of the current operation: all of its names are of this round.
     round: u64,
-    /// Where it last read a log to.
+    /// The log that it read last, and the last position.
     read: Option<(String, Position)>,
 }
 
 impl Client {
-    /// The client `name` on `store`, recorded in `journal`.
+    /// The client `name` on `store`. Its store calls are recorded in `journal`.
     pub fn new(store: Arc<dyn Store>, journal: Arc<Journal>, plan: Plan, name: String, seed: Seed) -> Client {
         let recorder = Arc::new(Recorder::new(store, Arc::clone(&journal)));
-        Client::over(recorder, journal, plan, name, seed)
+        Client::with_recorded_store(recorder, journal, plan, name, seed)
     }
 
-    /// The same on a store that is recorded already.
-    pub fn over(
+    /// The same on a store whose calls are already recorded.
+    pub fn with_recorded_store(
         store: Arc<dyn Store>,
         journal: Arc<Journal>,
         plan: Plan,
@@ -80,17 +82,17 @@ impl Client {
     ) -> Client {
         let config = idem::Config {
             prefix: RECORD_PREFIX.to_owned(),
-            result_ttl: BEYOND_THE_RUN,
+            result_ttl: TTL_BEYOND_RUN,
             lease_ttl: plan.lease,
             wait_timeout: plan.lease * 2,
             wait_interval: Duration::from_millis(20),
             ..idem::Config::default()
         };
         let idem = Idempotency::new(Arc::clone(&store), config);
-        Client { store, idem, journal, plan, name, seed, made: 0, round: 0, read: None }
+        Client { store, idem, journal, plan, name, seed, values_made: 0, round: 0, read: None }
     }
 
-    /// Works until the run ends.
+    /// Makes calls until the run ends.
     pub async fn run(mut self) {
         loop {
             let now = self.journal.clock().now();
@@ -105,41 +107,42 @@ impl Client {
                 58..64 => self.run_at_most_once().await,
                 64..76 => self.deposit().await,
                 76..94 => self.publish().await,
-                _ => self.look().await,
+                _ => self.read_something().await,
             }
             let pause = self.seed.up_to(self.plan.pause);
             sleep(pause).await;
         }
     }
 
-    /// One more, by compare and swap. What is unknown is left so: sent again it would be another increment.
+    /// Increments a counter by compare-and-swap. It does not retry after an unknown outcome: that would be another
+    /// increment.
     async fn swap(&mut self) {
         let key = self.key("swap", 2);
         let store = Arc::clone(&self.store);
         let step = |there: &Values| {
             let next = format!("{} {}", number(there.get(&key)) + 1, self.unique());
-            Ok::<_, Error>((Batch::new().put(&key, there.expect(&key), next, BEYOND_THE_RUN), ()))
+            Ok::<_, Error>((Batch::new().put(&key, there.expect(&key), next, TTL_BEYOND_RUN), ()))
         };
-        // The store's answers are what is judged: the recorder has them.
+        // The checker uses the store's answers, which are recorded.
         let _ = Edit::of(&key).apply(&*store, step).await;
     }
 
-    /// Takes a lock, works under it, perhaps for longer than it lasts, and mostly gives it back.
+    /// Acquires a lock, works under it, sometimes for longer than its lease, and usually releases it.
     async fn lock(&mut self) {
         let lock = self.key("lock", 2);
         let data = self.name_of("data", &lock);
         let ttl = self.plan.lease;
-        let ticket = self.journal.call(
+        let call_id = self.journal.call(
             Layer::Api,
             Call::Acquire { key: lock.as_str().to_owned(), ttl: u64::try_from(ttl.as_millis()).unwrap_or(0) },
         );
         let mut lease = match Lease::acquire(&self.store, lock.clone(), ttl).await {
             Ok(Acquire::Acquired(lease)) => lease,
-            Ok(Acquire::Held) => return self.journal.answer(ticket, Answer::Nothing("held".to_owned())),
-            Err(error) => return self.journal.answer(ticket, (&error).into()),
+            Ok(Acquire::Held) => return self.journal.answer(call_id, Answer::Nothing("held".to_owned())),
+            Err(error) => return self.journal.answer(call_id, (&error).into()),
         };
         let token = token(&lease);
-        self.journal.answer(ticket, Answer::Acquired(token.clone()));
+        self.journal.answer(call_id, Answer::Acquired(token.clone()));
         for _ in 0..=self.seed.below(3) {
             let long = self.seed.percent(15);
             let work = self.seed.up_to(if long { ttl * 2 } else { ttl / 4 });
@@ -158,71 +161,72 @@ impl Client {
     async fn renew(&self, lease: &mut Lease, lock: &Key, token: &str) {
         let ttl = u64::try_from(self.plan.lease.as_millis()).ok();
         let (key, value) = (lock.as_str().to_owned(), Some(token.to_owned()));
-        let meant = Change::Put { key: key.clone(), expect: Expected::Is(token.to_owned()), value, ttl };
-        let ticket = self.journal.call(Layer::Api, Call::Commit(vec![meant]));
+        let intended = Change::Put { key: key.clone(), expect: Expected::Is(token.to_owned()), value, ttl };
+        let call_id = self.journal.call(Layer::Api, Call::Commit(vec![intended]));
         let answer = match lease.renew().await {
             Ok(Renewal::Renewed) => Answer::Applied(Vec::new()),
             Ok(Renewal::Lapsed) => Answer::Refused(vec![(key, None)]),
             Ok(Renewal::Lost) => Answer::Refused(Vec::new()),
             Err(error) => (&error).into(),
         };
-        self.journal.answer(ticket, answer);
+        self.journal.answer(call_id, answer);
     }
 
-    /// Writes what only the holder may. It does not look whether it still is: the store must.
+    /// Writes data that only the holder may write. It does not check whether it still holds the lock: the batch has the
+    /// lock's token as a fencing token, and the store must refuse it.
     async fn write_under(&mut self, lease: &Lease, lock: &Key, token: &str, data: &Key) {
         let Ok(there) = self.store.get(data).await else { return };
         let value = format!("{} {}", number(there.as_deref()) + 1, self.unique());
         let expected = there.clone().map_or(Expected::Absent, Expected::Is);
-        let ttl = u64::try_from(BEYOND_THE_RUN.as_millis()).ok();
-        let meant = vec![
+        let ttl = u64::try_from(TTL_BEYOND_RUN.as_millis()).ok();
+        let intended = vec![
             Change::Check { key: lock.as_str().to_owned(), expect: Expected::Is(token.to_owned()) },
             Change::Put { key: data.as_str().to_owned(), expect: expected, value: Some(value.clone()), ttl },
         ];
-        let ticket = self.journal.call(Layer::Api, Call::Commit(meant));
-        let batch = lease.guard(Batch::new().put(data, expect(there), value, BEYOND_THE_RUN));
+        let call_id = self.journal.call(Layer::Api, Call::Commit(intended));
+        let batch = lease.guard(Batch::new().put(data, expect(there), value, TTL_BEYOND_RUN));
         let answer = match self.store.commit(&batch).await {
             Ok(Commit::Applied(_)) => Answer::Applied(Vec::new()),
             Ok(Commit::Refused(_)) => Answer::Refused(Vec::new()),
             Err(error) => (&error).into(),
         };
-        self.journal.answer(ticket, answer);
+        self.journal.answer(call_id, answer);
     }
 
     async fn release(&self, lease: Lease, lock: &Key, token: &str) {
         let expect = Expected::AbsentOr(token.to_owned());
-        let meant = Change::Delete { key: lock.as_str().to_owned(), expect };
-        let ticket = self.journal.call(Layer::Api, Call::Commit(vec![meant]));
+        let intended = Change::Delete { key: lock.as_str().to_owned(), expect };
+        let call_id = self.journal.call(Layer::Api, Call::Commit(vec![intended]));
         let answer = match lease.release().await {
             Ok(Release::Released) => Answer::Applied(Vec::new()),
-            // Somebody else holds it; whether since the lease lapsed or since a release whose answer was lost is
-            // not told.
+            // Somebody else holds it. Either the lease expired, or our release was applied and its answer was lost: the
+            // answer does not tell.
             Ok(Release::Outlasted) => Answer::Unknown,
             Err(error) => (&error).into(),
         };
-        self.journal.answer(ticket, answer);
+        self.journal.answer(call_id, answer);
     }
 
-    /// A piece of work that several clients are asked for; now and then it fails, or takes longer than its lease.
+    /// An idempotent call that several clients make. Sometimes it fails, or takes longer than its lease.
     async fn execute(&mut self) {
         let key = self.name("job", 3);
         let (value, fails) = (self.unique(), self.seed.percent(15));
         let work = self.work();
-        let ticket = self.journal.call(Layer::Api, Call::Execute { key: key.clone(), counter: None });
+        let call_id = self.journal.call(Layer::Api, Call::Execute { key: key.clone(), counter: None });
         let run = || async move {
             sleep(work).await;
             if fails { Err("it failed") } else { Ok(value) }
         };
         let answer = self.idem.execute(&key, run).await;
-        self.journal.answer(ticket, result(answer));
+        self.journal.answer(call_id, result(answer));
     }
 
-    /// The same, where to run it twice is worse than not to know.
+    /// The same with `Policy::AtMostOnce`: an unknown outcome is better than a second run.
     async fn run_at_most_once(&mut self) {
         let key = self.name("once", 2);
         let value = self.unique();
         let work = self.work();
-        let ticket = self.journal.call(Layer::Api, Call::Execute { key: key.clone(), counter: None });
+        let call_id = self.journal.call(Layer::Api, Call::Execute { key: key.clone(), counter: None });
         let journal = Arc::clone(&self.journal);
         let run = || async {
             let running = journal.call(Layer::Api, Call::Run(key.clone()));
@@ -231,40 +235,40 @@ impl Client {
             Ok::<String, &str>(value)
         };
         let answer = self.idem.call(&key).policy(Policy::AtMostOnce).execute(run).await;
-        self.journal.answer(ticket, result(answer));
+        self.journal.answer(call_id, result(answer));
     }
 
-    /// One more on a counter, together with the record that it was done.
+    /// Increments a counter and records the result of the idempotent call in the same batch.
     async fn deposit(&mut self) {
         let key = self.name("deposit", 4);
         let counter = self.key("sum", 1);
         let unique = self.unique();
-        let meant = Call::Execute { key: key.clone(), counter: Some(counter.as_str().to_owned()) };
-        let ticket = self.journal.call(Layer::Api, meant);
+        let intended = Call::Execute { key: key.clone(), counter: Some(counter.as_str().to_owned()) };
+        let call_id = self.journal.call(Layer::Api, intended);
         let deposit = |there: &Values| {
             let next = format!("{} {unique}", number(there.get(&counter)) + 1);
-            let writes = Batch::new().put(&counter, there.expect(&counter), next.as_str(), BEYOND_THE_RUN);
+            let writes = Batch::new().put(&counter, there.expect(&counter), next.as_str(), TTL_BEYOND_RUN);
             Ok::<_, Error>((writes, next))
         };
-        // Both ways to write with a record; the second guesses first what is there.
+        // There are two ways to write with a record. The second first assumes that the keys are absent.
         let answer = match self.seed.percent(50) {
             true => result(self.idem.edit(&key, Edit::of(&counter), deposit).await),
             false => result(self.idem.transact(&key, async |there| deposit(&there)).await),
         };
-        self.journal.answer(ticket, answer);
+        self.journal.answer(call_id, answer);
     }
 
-    /// One record for an event that several clients were told of, asked for until the answer is certain.
+    /// Appends one record for an event that several clients publish. Retries until the outcome is known.
     async fn publish(&mut self) {
         let marker = self.key("event", 16);
         let log = self.log();
         let text = format!("{}#{}", marker.as_str(), self.unique());
         let (of, to) = (marker.as_str().to_owned(), log.as_str().to_owned());
-        let ticket = self.journal.call(Layer::Api, Call::Publish { marker: of, log: to });
-        let batch = Batch::new().put(&marker, Expect::Absent, Value::PositionOf(0), BEYOND_THE_RUN).append(
+        let call_id = self.journal.call(Layer::Api, Call::Publish { marker: of, log: to });
+        let batch = Batch::new().put(&marker, Expect::Absent, Value::PositionOf(0), TTL_BEYOND_RUN).append(
             &log,
             text,
-            Keep::all_for(BEYOND_THE_RUN),
+            Keep::all_for(TTL_BEYOND_RUN),
         );
         let mut answer = Answer::NotSent;
         for _ in 0..4 {
@@ -284,11 +288,11 @@ impl Client {
             let pause = self.seed.up_to(self.plan.lease / 4);
             sleep(pause).await;
         }
-        self.journal.answer(ticket, answer);
+        self.journal.answer(call_id, answer);
     }
 
-    /// Looks at something.
-    async fn look(&mut self) {
+    /// Reads a key or a log.
+    async fn read_something(&mut self) {
         let kind = ["swap", "lock", "data"][self.seed.below(3) as usize];
         if self.seed.percent(50) {
             let key = self.key(kind, 2);
@@ -303,15 +307,15 @@ impl Client {
         }
     }
 
-    /// Mostly short, sometimes longer than a lease.
+    /// How long a piece of work takes: usually short, sometimes longer than a lease.
     fn work(&mut self) -> Duration {
         let long = self.seed.percent(10);
         self.seed.up_to(if long { self.plan.lease * 2 } else { self.plan.lease / 10 })
     }
 
     fn unique(&mut self) -> String {
-        self.made += 1;
-        format!("{}.{}", self.name, self.made)
+        self.values_made += 1;
+        format!("{}.{}", self.name, self.values_made)
     }
 
     fn name(&mut self, kind: &str, of: u64) -> String {
@@ -336,7 +340,7 @@ fn expect(there: Option<String>) -> Expect {
     there.map_or(Expect::Absent, Expect::Is)
 }
 
-/// The token of a lease, which only its batches tell.
+/// The token of a lease. Only its batches contain it.
 fn token(lease: &Lease) -> String {
     let batch = lease.release_batch();
     match batch.expectations().next() {
@@ -352,7 +356,7 @@ fn result<E>(answer: Result<String, idem::Error<String, E>>) -> Answer {
     }
 }
 
-/// Reads every key and log that a history has named, once everybody has stopped.
+/// Reads every key and log of a history, after all clients have stopped.
 pub async fn last_look(store: Arc<dyn Store>, journal: Arc<Journal>, names: (Vec<String>, Vec<String>)) {
     let store = Recorder::new(store, journal);
     for key in names.0 {

@@ -34,7 +34,7 @@ impl Clock {
     }
 }
 
-/// Where one client's lines go. Each is written whole before the call goes on: what a killed client had begun is
+/// The history of one client. Each line is written before the call continues, so that the calls of a killed client are
 /// known.
 pub struct Journal {
     clock: Clock,
@@ -42,10 +42,10 @@ pub struct Journal {
     out: Mutex<Box<dyn Write + Send>>,
 }
 
-/// A call that has begun.
+/// Identifies a call that has begun and has no answer yet.
 #[derive(Debug)]
 #[must_use]
-pub struct Ticket(u64);
+pub struct CallId(u64);
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,15 +73,15 @@ impl Journal {
     }
 
     /// A call begins.
-    pub fn call(&self, layer: Layer, call: Call) -> Ticket {
+    pub fn call(&self, layer: Layer, call: Call) -> CallId {
         let id = self.calls.fetch_add(1, Ordering::SeqCst);
         self.write(&Line::Call { id, at: self.clock.now(), layer, call });
-        Ticket(id)
+        CallId(id)
     }
 
     /// The call has ended.
-    pub fn answer(&self, ticket: Ticket, answer: Answer) {
-        self.write(&Line::Answer { id: ticket.0, at: self.clock.now(), answer });
+    pub fn answer(&self, call_id: CallId, answer: Answer) {
+        self.write(&Line::Answer { id: call_id.0, at: self.clock.now(), answer });
     }
 
     /// A fault since `from` is over.

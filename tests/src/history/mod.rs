@@ -1,24 +1,25 @@
-//! Histories: clients that lock, claim, swap and append while things go wrong, what each of them called and was
-//! answered, and a checker that says whether one store in one place could have given those answers.
+//! The linearizability test. Clients lock, claim, compare-and-swap and append while faults are injected; every call and
+//! its answer is recorded as a history; a checker decides whether a single store that executes one call after another
+//! could have given these answers.
 //!
 //! ```text
 //! run ──▶ clients (processes of their own, or tasks on memory) ──▶ recorder ──▶ link or trouble ──▶ store
-//!  │          what they meant to do          what they asked the store          what goes wrong
+//!  │          what they intend               what they ask of the store         the faults
 //!  └──▶ history (a line of JSON before each call and after it) ──▶ check ──▶ report
 //! ```
 //!
-//! Everything that is drawn is drawn from one seed: which client does what, and which fault happens when. The same
-//! seed gives the same operations and the same schedule; how they meet is up to the machine, except on memory, where
-//! a paused clock and one thread make the whole run the same each time.
+//! One seed determines everything random: which client does what, and which fault happens when. The same seed gives the
+//! same operations and the same schedule of faults. Their timing depends on the machine, except on memory, where a
+//! paused clock and a single thread make the whole run deterministic.
 //!
 //! # Layout
 //!
 //! - `event.rs`: the lines of a history. `journal.rs` writes them, `history.rs` reads them.
-//! - `recorder.rs`: a store that writes down every call. `client.rs`: what a client does all day.
-//! - `check/`: the checker. Pure: a history in, a report out.
-//! - `trouble.rs`: faults inside a process. `link.rs`: faults on the wire. `schedule.rs`: which fault when.
+//! - `recorder.rs`: a store that writes down every call. `client.rs`: the random workload of a client.
+//! - `check/`: the linearizability checker, without I/O: a history in, a report out.
+//! - `trouble.rs`: faults inside a process. `link.rs`: faults on the network. `schedule.rs`: which fault when.
 //! - `arena.rs`: the servers. `process.rs`: a client as a process. `run.rs`, `lanes.rs`: one run from start to report.
-//! - `sabotage.rs`: stores with one fence taken down, to show that the checker would see it.
+//! - `sabotage.rs`: stores with one safeguard removed, to show that the checker detects it.
 //! - `table.rs`: backend by fault, as `scripts/soak` prints it.
 #![allow(
     clippy::unwrap_used,

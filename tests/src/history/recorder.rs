@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use onetap_store::{Batch, Commit, Error, Key, Log, Position, Record, Store, forward};
 
 use super::event::{Call, Change, Layer};
-use super::journal::{Journal, Ticket};
+use super::journal::{CallId, Journal};
 
 /// Another store, and a journal of what it was asked and what it answered.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Recorder {
         Recorder { store, journal }
     }
 
-    fn begin(&self, batch: &Batch) -> Ticket {
+    fn begin(&self, batch: &Batch) -> CallId {
         self.journal.call(Layer::Store, Call::Commit(Change::of(batch)))
     }
 }
@@ -29,33 +29,33 @@ impl Recorder {
 #[async_trait]
 impl Store for Recorder {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        let ticket = self.journal.call(Layer::Store, Call::Get(key.as_str().to_owned()));
+        let call_id = self.journal.call(Layer::Store, Call::Get(key.as_str().to_owned()));
         let answer = self.store.get(key).await;
-        self.journal.answer(ticket, (&answer).into());
+        self.journal.answer(call_id, (&answer).into());
         answer
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        let ticket = self.begin(batch);
+        let call_id = self.begin(batch);
         let answer = self.store.commit(batch).await;
-        self.journal.answer(ticket, (&answer).into());
+        self.journal.answer(call_id, (&answer).into());
         answer
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let tickets: Vec<Ticket> = batches.iter().map(|batch| self.begin(batch)).collect();
+        let call_ids: Vec<CallId> = batches.iter().map(|batch| self.begin(batch)).collect();
         let answers = self.store.commit_each(batches).await;
-        for (ticket, answer) in tickets.into_iter().zip(&answers) {
-            self.journal.answer(ticket, answer.into());
+        for (call_id, answer) in call_ids.into_iter().zip(&answers) {
+            self.journal.answer(call_id, answer.into());
         }
         answers
     }
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
         let (name, position) = (log.as_str().to_owned(), after.map(|after| after.to_string()));
-        let ticket = self.journal.call(Layer::Store, Call::Read { log: name, after: position });
+        let call_id = self.journal.call(Layer::Store, Call::Read { log: name, after: position });
         let answer = self.store.read(log, after, limit).await;
-        self.journal.answer(ticket, (&answer).into());
+        self.journal.answer(call_id, (&answer).into());
         answer
     }
 

@@ -138,7 +138,7 @@ async fn killed_and_replaced(
         if let Some((fence, Side::Caller)) = sabotage {
             store = Arc::new(Sabotage::new(store, fence));
         }
-        let client = Client::over(store, journal.clone(), plan.clone(), name, seed.fork(1));
+        let client = Client::with_recorded_store(store, journal.clone(), plan.clone(), name, seed.fork(1));
         let life = Duration::from_secs(3) + seed.up_to(Duration::from_secs(9));
         let killed = timeout(life, client.run()).await.is_err();
         if killed {

@@ -1,4 +1,4 @@
-//! Beside programs of seed 004: the same keys, the same skip, on a Redis of one's own.
+//! Beside the Python programs, which use the same keys and skip what is marked, on a Redis of its own.
 
 use crate::support;
 
@@ -7,7 +7,7 @@ use onetap_bus::{Bus, Event, Job, Published};
 use redis::aio::MultiplexedConnection;
 use support::{World, event};
 
-/// What a worker of the seed does in its script: nothing if the marker is there, else append, set the state, mark.
+/// The script of a Python worker: nothing if the marker exists, else append, set the state, set the marker.
 const WORKER: &str = r"
     if redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
     redis.call('XADD', KEYS[1], 'MAXLEN', '~', '10000', '*', 'data', ARGV[1])
@@ -20,7 +20,7 @@ async fn connect(world: &World) -> MultiplexedConnection {
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
-/// Publishes as a worker of the seed does; whether it was new to it.
+/// Publishes as a Python worker does; returns whether the event was new to it.
 async fn worker(connection: &mut MultiplexedConnection, event: &Event) -> bool {
     let (domain, id) = (event.job().domain(), event.job().id());
     let new: i64 = redis::cmd("EVAL")

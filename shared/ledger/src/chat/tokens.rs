@@ -1,9 +1,10 @@
-//! The tokens of one segment of a text: which of them are the item, the amount, the way to pay and the day.
+//! Parses one segment of a chat message: finds the item, the amount, the currency, the exchange rate, the payment
+//! method and the date among its words.
 
 use super::words;
 use crate::{Date, Decimal, Reason};
 
-/// What one segment of a text says.
+/// The parts of one segment of a chat message.
 pub(super) struct Segment {
     pub(super) item: String,
     pub(super) amount: Option<Result<Decimal, Reason>>,
@@ -13,7 +14,7 @@ pub(super) struct Segment {
     pub(super) date: Option<Result<Date, Reason>>,
 }
 
-/// How likely it is that a number is the amount; the most likely first.
+/// How likely it is that a number is the amount. In `Ord` the smallest is the most likely.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Confidence {
     /// With a currency: `120元`.
@@ -27,9 +28,9 @@ enum Confidence {
 struct Candidate<'a> {
     confidence: Confidence,
     digits: &'a str,
-    /// The token it is in.
+    /// The index of its token.
     token: usize,
-    /// Its position among the words, if it is one of them and not the amount.
+    /// The index at which it is inserted into the words of the item if it is not the amount.
     word: usize,
 }
 
@@ -37,80 +38,86 @@ impl Segment {
     pub(super) fn parse(text: &str, today: Date) -> Segment {
         let (text, rate) = without_rate(text);
         let (mut currency, mut date) = (None, None);
-        let mut words: Vec<String> = Vec::new();
+        let mut item_words: Vec<String> = Vec::new();
         let mut candidates: Vec<Candidate<'_>> = Vec::new();
         let mut marked = Vec::new();
         let tokens: Vec<&str> = text.split_whitespace().collect();
         let is_number = |n: usize| tokens.get(n).is_some_and(|token| words::decimal(token).is_ok());
         for (n, token) in tokens.iter().copied().enumerate() {
             let neighbour = [n.wrapping_sub(1), n + 1].into_iter().find(|n| is_number(*n));
+            // A token that is a date. `push_word` finds one at the beginning of a word. The last date wins.
             if let Some(day) = words::day(token, today) {
                 date = Some(day);
             } else if let (Some(("", code)), Some(number)) = (words::leading_currency(token), neighbour) {
                 currency = Some(code);
                 marked.push(number);
-            } else if let (true, Some(word)) = (token.eq_ignore_ascii_case("pay"), words.last_mut()) {
+            } else if let (true, Some(word)) = (token.eq_ignore_ascii_case("pay"), item_words.last_mut()) {
+                // `Apple Pay` is one word.
                 *word = format!("{word} {token}");
             } else if let Some(number) = Number::within(token) {
                 currency = number.currency.or(currency);
-                push_word(number.before, &mut words, &mut date, today);
-                let word = words.len();
+                push_word(number.before, &mut item_words, &mut date, today);
+                let word = item_words.len();
                 candidates.push(Candidate {
                     confidence: number.confidence,
                     digits: number.digits,
                     token: n,
                     word,
                 });
-                push_word(number.after, &mut words, &mut date, today);
+                push_word(number.after, &mut item_words, &mut date, today);
             } else {
-                push_word(token, &mut words, &mut date, today);
+                push_word(token, &mut item_words, &mut date, today);
             }
         }
         for candidate in candidates.iter_mut().filter(|candidate| marked.contains(&candidate.token)) {
             candidate.confidence = Confidence::Marked;
         }
-        let amount = choose_amount(&candidates, &mut words);
-        let payment = take_payment(&mut words);
-        Segment { item: words.join(" "), amount, currency, rate, payment, date }
+        let amount = choose_amount(&candidates, &mut item_words);
+        let payment = take_payment(&mut item_words);
+        Segment { item: item_words.join(" "), amount, currency, rate, payment, date }
     }
 }
 
-/// Adds a token without an amount to the words. A day at its beginning becomes the date instead.
-fn push_word(word: &str, words: &mut Vec<String>, date: &mut Option<Result<Date, Reason>>, today: Date) {
+/// Adds a token without an amount to the words of the item. A day at its beginning becomes the date instead.
+fn push_word(word: &str, item_words: &mut Vec<String>, date: &mut Option<Result<Date, Reason>>, today: Date) {
     let word = word.trim_matches(['。', '！', '!', '？', '?', '：', ':', '～']);
     match words::leading_day(word) {
         _ if word.is_empty() => {}
         Some((ago, rest)) => {
             *date = today.days_ago(ago).map(Ok);
-            push_word(rest, words, date, today);
+            push_word(rest, item_words, date, today);
         }
-        None => words.push(word.to_owned()),
+        None => item_words.push(word.to_owned()),
     }
 }
 
 /// Takes the most likely number as the amount; the others are words of the item (`iPhone 15 30000元`).
-fn choose_amount(candidates: &[Candidate<'_>], words: &mut Vec<String>) -> Option<Result<Decimal, Reason>> {
+fn choose_amount(
+    candidates: &[Candidate<'_>],
+    item_words: &mut Vec<String>,
+) -> Option<Result<Decimal, Reason>> {
     let best = candidates.iter().map(|candidate| candidate.confidence).min()?;
     let (amounts, others): (Vec<_>, Vec<_>) =
         candidates.iter().partition(|candidate| candidate.confidence == best);
-    // From the last to the first, so that the positions of those before stay right.
+    // From the last to the first, so that the indexes of the others stay valid.
     for other in others.iter().rev() {
-        words.insert(other.word.min(words.len()), other.digits.to_owned());
+        item_words.insert(other.word.min(item_words.len()), other.digits.to_owned());
     }
     let [amount] = amounts[..] else { return Some(Err("不只一個，請在金額後加上「元」")) };
     let amount = words::decimal(amount.digits);
     Some(amount.and_then(|amount| if amount.is_negative() { Err("不可為負數") } else { Ok(amount) }))
 }
 
-/// Takes the way to pay out of the words: the last that is in the list (in `悠遊卡 100 現金` the card is the item), else
-/// the last that ends like one, if other words are left for the item.
-fn take_payment(words: &mut Vec<String>) -> Option<String> {
-    let listed = words.iter().rposition(|word| words::is_payment(word));
-    let likely = || words.iter().rposition(|word| words.len() > 1 && words::may_be_payment(word));
+/// Removes the payment method from the words: the last word that is a known payment method (in `悠遊卡 100 現金` the card is
+/// the item); otherwise the last word with the ending of one, unless it is the only word; otherwise the end of the only
+/// word.
+fn take_payment(item_words: &mut Vec<String>) -> Option<String> {
+    let listed = item_words.iter().rposition(|word| words::is_payment(word));
+    let likely = || item_words.iter().rposition(|word| item_words.len() > 1 && words::may_be_payment(word));
     if let Some(n) = listed.or_else(likely) {
-        return Some(words.remove(n));
+        return Some(item_words.remove(n));
     }
-    let [only] = &mut words[..] else { return None };
+    let [only] = &mut item_words[..] else { return None };
     let (item, payment) = words::split_payment(only)?;
     let payment = payment.to_owned();
     *only = item.to_owned();

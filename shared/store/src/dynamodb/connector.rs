@@ -1,4 +1,5 @@
-//! The AWS SDK over the project's own HTTP client: one TLS set-up, bundled roots, nothing loaded at start.
+//! Connects the AWS SDK to the project's own HTTP client: one TLS configuration, bundled root certificates, nothing
+//! loaded at start.
 
 use std::time::Duration;
 
@@ -12,19 +13,19 @@ use aws_smithy_types::body::SdkBody;
 use onetap_http::{Bytes, Client, Error};
 use tokio::time::{Instant, timeout_at};
 
-/// A page of a query is 1 MB, a batch read 16 MB.
-const MAX_REPLY: usize = 20 << 20;
+/// A page of a query is at most 1 MB, a batch read 16 MB.
+const MAX_REPLY_BYTES: usize = 20 << 20;
 
-/// What the HTTP client has beyond its deadline to say how far it came.
+/// Extra time after the deadline, in which the HTTP client reports whether the request was sent.
 const GRACE: Duration = Duration::from_millis(20);
 
 tokio::task_local! {
-    /// When the exchanges of the call that is being polled end. The SDK has no way to pass it on.
+    /// The deadline of the store call that is being polled. A task-local, because the SDK cannot pass it on.
     static DEADLINE: Instant;
 }
 
-/// Makes `call`, and ends it at `deadline`. The HTTP client is told, because it alone knows whether anything was sent
-/// when the time was up.
+/// Runs `call` until `deadline`. The HTTP client gets the deadline too: only it knows whether the request was sent when
+/// the time is up.
 pub(super) async fn by<T>(
     deadline: Instant,
     call: impl Future<Output = Result<T, crate::Error>>,
@@ -33,7 +34,7 @@ pub(super) async fn by<T>(
     answer.unwrap_or_else(|_| Err(crate::Error::unknown("no answer in time")))
 }
 
-/// One exchange for the SDK. It retries nothing: what may be sent twice, the store knows.
+/// The HTTP connector of the SDK. It does not retry: only the store knows which requests are repeatable.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     client: Client,
@@ -50,8 +51,8 @@ impl Connector {
         let request = request.map(|body| Bytes::copy_from_slice(body.bytes().unwrap_or_default()));
         let deadline =
             DEADLINE.try_with(|deadline| *deadline).unwrap_or_else(|_| Instant::now() + self.limit);
-        let response = self.client.send(request, deadline, MAX_REPLY).await.map_err(broken)?;
-        // The SDK reads an empty 200 as an empty answer: "written", or "nothing there". DynamoDB never says that.
+        let response = self.client.send(request, deadline, MAX_REPLY_BYTES).await.map_err(broken)?;
+        // DynamoDB never sends an empty body. The SDK would take one for success: "written", or "no such item".
         let body = response.body().trim_ascii();
         if response.status().is_success() && !(body.starts_with(b"{") && body.ends_with(b"}")) {
             return Err(broken(Error::Interrupted));

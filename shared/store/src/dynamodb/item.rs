@@ -1,4 +1,4 @@
-//! Items and conditions: how a value, a log's head and its records lie in the table.
+//! Items and conditions: how values, logs and records are stored in the table.
 //!
 //! | item         | `pk` | `sk`         | holds                                   |
 //! |--------------|------|--------------|-----------------------------------------|
@@ -6,12 +6,13 @@
 //! | a log's head | log  | `value`      | `p`, the position of its last record    |
 //! | a record     | log  | its position | `v`, the text                           |
 //!
-//! A value and a log's head share their place, so that a name holds one of them: whoever expects the other reads it
-//! from the item that fails the condition.
+//! A log's head is the item that says that the log exists and where it ends. It has the same key as a value, so that a
+//! name cannot be both: a caller that expects the other kind sees that in the item that failed the condition.
 //!
-//! Every item may have `x`, the millisecond at which it ends, and `ttl`, the second from which DynamoDB may sweep it.
-//! The sweep comes up to days late, in any order: conditions test `x`, `ttl` only cleans up. No record's `ttl` is
-//! earlier than those of the records ahead of it in this life of the log, and the head's is the last record's.
+//! Every item may have `x`, the millisecond at which it expires, and `ttl`, the second from which DynamoDB may delete
+//! it. DynamoDB deletes up to days late, in any order, so conditions test `x`; `ttl` only cleans up. A *life* of a log
+//! is the time from its first append until it expires. Within a life, `ttl` never decreases from one record to the
+//! next, and the head has the `ttl` of the last record.
 
 use std::collections::HashMap;
 
@@ -21,29 +22,29 @@ use crate::{Error, Expect, Log, Position, Ttl};
 
 pub(super) type Attributes = HashMap<String, AttributeValue>;
 
-/// The sort key of a value or a log's head: after every position, so that a query for what follows a position ends
-/// with the head.
+/// The sort key of a value or a log's head. It sorts after every position, so that a query for the records after a
+/// position ends with the head.
 pub(super) const HEAD: &str = "value";
 
-/// Where an item lies.
+/// The primary key of an item.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct ItemKey {
     pk: String,
     sk: String,
 }
 
-impl Place {
-    /// The value or the head of the log of this name.
-    pub(super) fn named(name: &str) -> Place {
-        Place { pk: name.to_owned(), sk: HEAD.to_owned() }
+impl ItemKey {
+    /// The key of a value or of a log's head.
+    pub(super) fn named(name: &str) -> ItemKey {
+        ItemKey { pk: name.to_owned(), sk: HEAD.to_owned() }
     }
 
-    pub(super) fn record(log: &Log, position: Position) -> Place {
-        Place { pk: log.as_str().to_owned(), sk: sort_key(position) }
+    pub(super) fn record(log: &Log, position: Position) -> ItemKey {
+        ItemKey { pk: log.as_str().to_owned(), sk: sort_key(position) }
     }
 
-    pub(super) fn of(item: &Attributes) -> Result<Place, Error> {
-        Ok(Place { pk: text(item, "pk")?.to_owned(), sk: text(item, "sk")?.to_owned() })
+    pub(super) fn of(item: &Attributes) -> Result<ItemKey, Error> {
+        Ok(ItemKey { pk: text(item, "pk")?.to_owned(), sk: text(item, "sk")?.to_owned() })
     }
 
     /// The position of a record; `None` for a head or a value.
@@ -64,82 +65,82 @@ impl Place {
     }
 }
 
-/// Positions as text that sorts as they do.
+/// A position as text. The text order is the order of the positions.
 pub(super) fn sort_key(position: Position) -> String {
     let (epoch, n) = position.parts();
     format!("{epoch:020}-{n:020}")
 }
 
-/// What an item holds, and its end.
+/// An item without its key.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Kept {
-    pub(super) held: Held,
-    /// The millisecond at which it ends, `None` for never.
-    pub(super) until: Option<u64>,
-    /// The second from which DynamoDB may sweep it, `None` for never.
+pub(super) struct Item {
+    pub(super) content: Content,
+    /// The millisecond at which it expires, `None` for never.
+    pub(super) expires_at: Option<u64>,
+    /// The second from which DynamoDB may delete it, `None` for never.
     pub(super) sweep: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum Content {
     /// A value or a record.
     Text(String),
-    /// A log, by the position of its last record.
+    /// A log's head: the position of its last record.
     Log(Position),
 }
 
-impl Kept {
-    pub(super) fn new(held: Held, ttl: Ttl, now: u64) -> Kept {
-        let until = ttl.millis().map(|life| now + life);
-        Kept { held, until, sweep: until.map(|until| until / 1000 + 1) }
+impl Item {
+    pub(super) fn new(content: Content, ttl: Ttl, now: u64) -> Item {
+        let expires_at = ttl.millis().map(|ttl| now + ttl);
+        Item { content, expires_at, sweep: expires_at.map(|millis| millis / 1000 + 1) }
     }
 
-    pub(super) fn read(item: &Attributes) -> Result<Kept, Error> {
+    pub(super) fn read(item: &Attributes) -> Result<Item, Error> {
         let number = |name: &str| {
             let whole = |n: &AttributeValue| n.as_n().ok().and_then(|n| n.parse().ok());
             let wrong = || Error::decode(format!("an item whose `{name}` is no whole number"));
             item.get(name).map(|n| whole(n).ok_or_else(wrong)).transpose()
         };
-        let held = match item.get("p") {
-            Some(_) => Held::Log(
+        let content = match item.get("p") {
+            Some(_) => Content::Log(
                 text(item, "p")?.parse().map_err(|_| Error::decode("a log's head without a position"))?,
             ),
-            None => Held::Text(text(item, "v")?.to_owned()),
+            None => Content::Text(text(item, "v")?.to_owned()),
         };
-        Ok(Kept { held, until: number("x")?, sweep: number("ttl")? })
+        Ok(Item { content, expires_at: number("x")?, sweep: number("ttl")? })
     }
 
-    /// What is expired is absent, whether or not it was swept yet.
+    /// An expired item counts as absent, also while it is still in the table.
     pub(super) fn is_live(&self, now: u64) -> bool {
-        self.until.is_none_or(|until| now < until)
+        self.expires_at.is_none_or(|until| now < until)
     }
 
-    /// The text, while it lives.
+    /// The text; `None` if it has expired.
     pub(super) fn text(&self, now: u64) -> Result<Option<&str>, Error> {
-        match &self.held {
+        match &self.content {
             _ if !self.is_live(now) => Ok(None),
-            Held::Text(text) => Ok(Some(text)),
-            Held::Log(_) => Err(Error::wrong_type()),
+            Content::Text(text) => Ok(Some(text)),
+            Content::Log(_) => Err(Error::wrong_type()),
         }
     }
 
-    /// The position of the log's last record, while it lives.
+    /// The position of the log's last record; `None` if the log has expired.
     pub(super) fn last(&self, now: u64) -> Result<Option<Position>, Error> {
-        match &self.held {
+        match &self.content {
             _ if !self.is_live(now) => Ok(None),
-            Held::Log(last) => Ok(Some(*last)),
-            Held::Text(_) => Err(Error::wrong_type()),
+            Content::Log(last) => Ok(Some(*last)),
+            Content::Text(_) => Err(Error::wrong_type()),
         }
     }
 
-    /// The whole item.
-    pub(super) fn attributes(&self, place: &Place) -> Attributes {
-        let mut item = place.attributes();
-        match &self.held {
-            Held::Text(text) => item.insert("v".to_owned(), AttributeValue::S(text.clone())),
-            Held::Log(last) => item.insert("p".to_owned(), AttributeValue::S(last.to_string())),
+    /// The item with its key, as the SDK takes it.
+    pub(super) fn attributes(&self, key: &ItemKey) -> Attributes {
+        let mut item = key.attributes();
+        match &self.content {
+            Content::Text(text) => item.insert("v".to_owned(), AttributeValue::S(text.clone())),
+            Content::Log(last) => item.insert("p".to_owned(), AttributeValue::S(last.to_string())),
         };
-        for (name, number) in [("x", self.until), ("ttl", self.sweep)] {
+        for (name, number) in [("x", self.expires_at), ("ttl", self.sweep)] {
             if let Some(number) = number {
                 item.insert(name.to_owned(), AttributeValue::N(number.to_string()));
             }
@@ -148,9 +149,9 @@ impl Kept {
     }
 
     pub(super) fn size(&self) -> usize {
-        match &self.held {
-            Held::Text(text) => text.len(),
-            Held::Log(_) => 0,
+        match &self.content {
+            Content::Text(text) => text.len(),
+            Content::Log(_) => 0,
         }
     }
 }
@@ -160,18 +161,18 @@ fn text<'a>(item: &'a Attributes, name: &str) -> Result<&'a str, Error> {
     value.map(String::as_str).ok_or_else(|| Error::decode(format!("an item without the text `{name}`")))
 }
 
-/// What an item must be for it to change.
+/// What must be stored for a write to be applied.
 pub(super) enum Condition {
-    /// Anything: a record's place is new.
+    /// Anything: for records, whose keys are always new.
     Any,
-    /// A value as expected.
+    /// A value, or none, as this says.
     Value(Expect),
-    /// A log that lives and ends here.
+    /// A log that has not expired and whose last record has this position.
     Log(Position),
 }
 
 impl Condition {
-    /// As an expression, and the values that it names.
+    /// The condition expression and its values.
     pub(super) fn expression(&self, now: u64) -> (Option<String>, Option<Attributes>) {
         let (expression, old) = match self {
             Condition::Any => return (None, None),

@@ -1,11 +1,11 @@
 //! DynamoDB: one table, a conditional write for a batch of one, a transaction for more.
 //!
-//! The same paragraphs as in `memory.rs`, spread over a request: *judge* is the conditions, *append* and *set* are
-//! the items. What the conditions must compare and the caller does not know (a log's last position, the sequence
-//! number that is there) is read first. There is no pub/sub: *publish* is the log itself, and a watcher reads again
-//! on every tick.
+//! The steps of `memory.rs` are one request here: *check* is its conditions, *append* and *set* are its items. Some
+//! conditions compare a value that the caller does not know (a log's last position, the stored sequence number): it is
+//! read first. DynamoDB has no pub/sub, so *publish* does nothing: a watcher polls, and reads the log on every tick.
 //!
-//! The caller's clock judges expiry. With skew two may hold a lease, but only one of them commits under it.
+//! Expiry is decided by the caller's clock. With clock skew, two callers may hold a lease at the same time, but only
+//! one of them can commit under it.
 
 mod connector;
 mod item;
@@ -30,15 +30,15 @@ use crate::{
     Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Mismatch, Position, Record, Store, Value,
     Write,
 };
-use item::{Condition, Held, Kept, Place};
-use send::{Action, Change, Sent};
+use item::{Condition, Content, Item, ItemKey};
+use send::{Action, ItemWrite, Outcome};
 
-/// An item holds 400 KB with its names; the key may take 2 of them.
+/// DynamoDB items are at most 400 KB, with attribute names; the partition key may take 2 KB of them.
 const MAX_VALUE: usize = 400 * 1024 - 4 * 1024;
 
-/// A record outlives its own end by so many seconds before it may be swept, because its log lives until the *last*
-/// append's end.
-const RECORD_GRACE: u64 = 7 * 24 * 3600;
+/// DynamoDB may delete a record so many seconds after the record's own expiry. The record must not go earlier, because
+/// every append extends the TTL of the whole log.
+const RECORD_GRACE_SECONDS: u64 = 7 * 24 * 3600;
 
 /// A store in one DynamoDB table.
 pub struct DynamoDb {
@@ -49,7 +49,7 @@ pub struct DynamoDb {
     limit: Duration,
     poll: Duration,
     skew: i64,
-    /// Built when it is first needed: a function that starts must not wait for it.
+    /// Built at the first request, so that it does not delay the start of a function.
     client: OnceLock<Client>,
 }
 
@@ -60,7 +60,8 @@ impl fmt::Debug for DynamoDb {
 }
 
 impl DynamoDb {
-    /// The table `table` (`pk` and `sk`, both strings), each call within `limit`. Connects to nothing yet.
+    /// A store in `table` (key attributes `pk` and `sk`, both strings). `limit` is the time limit of each call. Does
+    /// not connect yet.
     pub fn new(
         table: &str,
         region: &str,
@@ -81,7 +82,7 @@ impl DynamoDb {
         }
     }
 
-    /// The same store with a clock that is wrong by so many milliseconds: to show what skew can and cannot do.
+    /// The same store with a clock that is wrong by so many milliseconds, for tests of clock skew.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn with_skew(self, millis: i64) -> DynamoDb {
@@ -100,23 +101,24 @@ impl DynamoDb {
         answer.map_err(|error| if lost { error.after_a_lost_reply() } else { error })
     }
 
-    /// Sends the batch until it is applied or refused. What is sent again is what lost a race for a log's head or
-    /// for a newer state, or ran into another transaction: neither is a refusal.
+    /// Sends the batch until it is applied or refused. It is sent again after a conflict with another transaction, or
+    /// if a log's head or a state with a sequence number has changed since it was read: none of these is a refusal.
     async fn attempt(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Commit, Error> {
-        let mut seen = connector::by(deadline, self.look(batch, deadline)).await.map_err(only_read)?;
+        let mut seen =
+            connector::by(deadline, self.read_ahead(batch, deadline)).await.map_err(nothing_written)?;
         for attempt in 0.. {
             let now = self.now();
-            let (changes, positions) = plan(batch, &seen, now)?;
-            // Judge: of items that were read, or that a refusal brought, no transaction needs to.
-            let refusal = judge(batch, &seen, now)?;
+            let (writes, positions) = plan(batch, &seen, now)?;
+            // Check: an expectation that fails on an item that is known already needs no request.
+            let refusal = mismatches(batch, &seen, now)?;
             if !refusal.is_empty() {
                 return Ok(Commit::Refused(refusal));
             }
-            match self.send(&changes, now, batch.is_repeatable(), lost).await? {
-                Sent::Applied => return Ok(Commit::Applied(positions)),
-                // An expectation failed, or a head or a state moved on: the refusal brought where to.
-                Sent::Refused(there) => seen.extend(there),
-                Sent::Contended => {
+            match self.send(&writes, now, batch.is_repeatable(), lost).await? {
+                Outcome::Applied => return Ok(Commit::Applied(positions)),
+                // An expectation failed, or a head or a state has changed: the refusal contains the current items.
+                Outcome::Refused(there) => seen.extend(there),
+                Outcome::Conflict => {
                     let pause = backoff(attempt);
                     if Instant::now() + pause >= deadline {
                         break;
@@ -128,27 +130,27 @@ impl DynamoDb {
         Err(Error::not_sent("other transactions kept the items busy"))
     }
 
-    /// What must be known before the batch can be written as conditions: heads of logs and states with a sequence
-    /// number. The rest of the batch is read along, so that what is done already costs no transaction.
-    async fn look(&self, batch: &Batch, deadline: Instant) -> Result<Seen, Error> {
-        let blind = |write: &Write| !matches!(write, Write::Append { .. } | Write::PutIfNewer { .. });
-        if batch.writes().iter().all(blind) {
+    /// Reads what the conditions need: the heads of logs, and states with a sequence number. If there are any, all
+    /// other keys of the batch are read too, so that a batch that will be refused costs no transaction.
+    async fn read_ahead(&self, batch: &Batch, deadline: Instant) -> Result<Seen, Error> {
+        let needs_no_read = |write: &Write| !matches!(write, Write::Append { .. } | Write::PutIfNewer { .. });
+        if batch.writes().iter().all(needs_no_read) {
             return Ok(HashMap::new());
         }
-        let places = batch.writes().iter().filter_map(Write::name).map(Place::named);
-        self.get_all(places.collect(), deadline).await
+        let keys = batch.writes().iter().filter_map(Write::name).map(ItemKey::named);
+        self.get_all(keys.collect(), deadline).await
     }
 }
 
-/// Items as they were found, `None` where there was none.
-type Seen = HashMap<Place, Option<Kept>>;
+/// Items as they were read, `None` for an absent item.
+type Seen = HashMap<ItemKey, Option<Item>>;
 
-/// The expectations that fail on what was seen.
-fn judge(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<Mismatch>, Error> {
+/// The expectations that fail on the items that were read.
+fn mismatches(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<Mismatch>, Error> {
     let mut refusal = Vec::new();
     for (key, expect) in batch.expectations() {
-        let Some(kept) = seen.get(&Place::named(key.as_str())) else { continue };
-        let there = live(kept, now)?;
+        let Some(item) = seen.get(&ItemKey::named(key.as_str())) else { continue };
+        let there = live(item, now)?;
         if !expect.holds(there) {
             refusal.push(Mismatch { key: key.clone(), there: there.map(str::to_owned) });
         }
@@ -156,40 +158,41 @@ fn judge(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<Mismatch>, Error> {
     Ok(refusal)
 }
 
-/// The batch as items, and the positions of its appends.
-fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<Change>, Vec<Position>), Error> {
-    let mut changes = Vec::new();
+/// The writes of the batch, and the positions of its appends.
+fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<ItemWrite>, Vec<Position>), Error> {
+    let mut writes = Vec::new();
 
-    // Append: the head moves on by one if it is still where it was read, and the record takes that position. A new
-    // life begins at the clock, so that no position of an earlier one comes again.
+    // Append: the position in the head increases by one, on condition that it is still the one that was read, and the
+    // record takes the new position. After a log has expired, positions start again at the clock, so that no position
+    // is used twice.
     let mut positions = Vec::new();
     for write in batch.writes() {
         let Write::Append { log, text, keep } = write else {
             continue;
         };
-        let place = Place::named(log.as_str());
-        let head = seen.get(&place).and_then(Option::as_ref);
-        let mut record = Kept::new(Held::Text(text.clone()), keep.ttl, now);
-        record.sweep = record.sweep.map(|second| second + RECORD_GRACE);
+        let key = ItemKey::named(log.as_str());
+        let head = seen.get(&key).and_then(Option::as_ref);
+        let mut record = Item::new(Content::Text(text.clone()), keep.ttl, now);
+        record.sweep = record.sweep.map(|second| second + RECORD_GRACE_SECONDS);
         let (position, condition) = match (head, head.map(|head| head.last(now)).transpose()?.flatten()) {
             (Some(head), Some(last)) => {
                 record.sweep = record.sweep.zip(head.sweep).map(|(own, earlier)| own.max(earlier));
                 (last.successor(), Condition::Log(last))
             }
-            (Some(Kept { held: Held::Log(last), .. }), None) => (
+            (Some(Item { content: Content::Log(last), .. }), None) => (
                 Position::new(now.max(last.parts().0.saturating_add(1)), 1),
                 Condition::Value(Expect::Absent),
             ),
             _ => (Position::new(now, 1), Condition::Value(Expect::Absent)),
         };
-        let moved = Kept { held: Held::Log(position), ..record.clone() };
-        changes.push(Change { place, condition, action: Action::Put(moved) });
-        let place = Place::record(log, position);
-        changes.push(Change { place, condition: Condition::Any, action: Action::Put(record) });
+        let moved = Item { content: Content::Log(position), ..record.clone() };
+        writes.push(ItemWrite { key, condition, action: Action::Put(moved) });
+        let key = ItemKey::record(log, position);
+        writes.push(ItemWrite { key, condition: Condition::Any, action: Action::Put(record) });
         positions.push(position);
     }
 
-    // Set: what was expected makes way for what was asked.
+    // Set: the puts and deletes, each with its expectation as the condition.
     for write in batch.writes() {
         let (key, expect, action) = match write {
             Write::Check { key, expect } => (key, expect.clone(), Action::Check),
@@ -199,38 +202,38 @@ fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<Change>, Vec<Positi
                     Value::Text(text) => text.clone(),
                     Value::PositionOf(n) => positions[*n].to_string(),
                 };
-                (key, expect.clone(), Action::Put(Kept::new(Held::Text(text), *ttl, now)))
+                (key, expect.clone(), Action::Put(Item::new(Content::Text(text), *ttl, now)))
             }
             Write::PutIfNewer { key, seq, json, ttl } => {
-                let there = seen.get(&Place::named(key.as_str()));
-                let there = there.map(|kept| live(kept, now)).transpose()?.flatten();
+                let there = seen.get(&ItemKey::named(key.as_str()));
+                let there = there.map(|item| live(item, now)).transpose()?.flatten();
                 if there.and_then(seq_of).is_some_and(|there| there >= *seq) {
                     continue;
                 }
                 let expect = there.map_or(Expect::Absent, |there| Expect::Is(there.to_owned()));
-                (key, expect, Action::Put(Kept::new(Held::Text(json.clone()), *ttl, now)))
+                (key, expect, Action::Put(Item::new(Content::Text(json.clone()), *ttl, now)))
             }
             Write::Append { .. } | Write::Publish { .. } => continue,
         };
         let condition = Condition::Value(expect);
-        changes.push(Change { place: Place::named(key.as_str()), condition, action });
+        writes.push(ItemWrite { key: ItemKey::named(key.as_str()), condition, action });
     }
-    Ok((changes, positions))
+    Ok((writes, positions))
 }
 
-/// The error of a read ahead of a write: whatever became of it, nothing was written.
-fn only_read(error: Error) -> Error {
+/// The error of a read before a write: nothing was written.
+fn nothing_written(error: Error) -> Error {
     match error {
         Error::Unavailable { reason, .. } => Error::not_sent(reason),
         other => other,
     }
 }
 
-fn live(kept: &Option<Kept>, now: u64) -> Result<Option<&str>, Error> {
-    Ok(kept.as_ref().map(|kept| kept.text(now)).transpose()?.flatten())
+fn live(item: &Option<Item>, now: u64) -> Result<Option<&str>, Error> {
+    Ok(item.as_ref().map(|item| item.text(now)).transpose()?.flatten())
 }
 
-/// Up to 5, 10, 20, … 80 ms, at random, so that two that collided do not meet again.
+/// A random delay of up to 5, 10, 20, … 80 ms, so that two transactions that conflicted do not conflict again.
 fn backoff(attempt: u32) -> Duration {
     Duration::from_micros(1) + jitter(Duration::from_millis(5) * (1 << attempt.min(4)))
 }
@@ -238,9 +241,9 @@ fn backoff(attempt: u32) -> Duration {
 #[async_trait]
 impl Store for DynamoDb {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        let place = Place::named(key.as_str());
-        let kept = connector::by(Instant::now() + self.limit, self.get_one(&place)).await?;
-        Ok(live(&kept, self.now())?.map(str::to_owned))
+        let key = ItemKey::named(key.as_str());
+        let item = connector::by(Instant::now() + self.limit, self.get_one(&key)).await?;
+        Ok(live(&item, self.now())?.map(str::to_owned))
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
@@ -279,20 +282,21 @@ impl Store for DynamoDb {
     }
 }
 
-/// Batches that share a key or a log, together and in order.
+/// Groups batches that share a key or a log, each group in order. Groups can run at the same time.
 fn groups(batches: &[Batch]) -> Vec<Vec<usize>> {
     let mut groups: Vec<(HashSet<&str>, Vec<usize>)> = Vec::new();
     for (n, batch) in batches.iter().enumerate() {
         let names: HashSet<&str> = batch.writes().iter().filter_map(Write::name).collect();
-        let (akin, mut apart): (Vec<_>, Vec<_>) =
-            groups.into_iter().partition(|(others, _)| !others.is_disjoint(&names));
-        let joined = akin.into_iter().fold((names, vec![n]), |(mut names, mut members), (more, earlier)| {
-            names.extend(more);
-            members.extend(earlier);
-            (names, members)
-        });
-        apart.push(joined);
-        groups = apart;
+        let (related, mut others): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|(theirs, _)| !theirs.is_disjoint(&names));
+        let joined =
+            related.into_iter().fold((names, vec![n]), |(mut names, mut members), (more, earlier)| {
+                names.extend(more);
+                members.extend(earlier);
+                (names, members)
+            });
+        others.push(joined);
+        groups = others;
     }
     for (_, members) in &mut groups {
         members.sort_unstable();

@@ -1,24 +1,24 @@
-//! Reading a log: a page of its records, and what a missing one means.
+//! Reads a page of a log, and decides what a missing record means.
 
 use tokio::time::{Duration, Instant, sleep};
 
 use super::item::{HEAD, sort_key};
-use super::{DynamoDb, RECORD_GRACE, connector};
+use super::{DynamoDb, RECORD_GRACE_SECONDS, connector};
 use crate::{Error, Log, Position, Record};
 
-/// How long `read` waits at a hole for the record that belongs there: transactions become visible item by item.
-const HOLE_PATIENCE: Duration = Duration::from_millis(100);
+/// How long `read` waits for a missing record to become visible: the items of a transaction become visible one by one.
+const MISSING_RECORD_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The pause between two looks at a hole.
-const HOLE_PAUSE: Duration = Duration::from_millis(10);
+/// The pause between two reads while a record is missing.
+const MISSING_RECORD_PAUSE: Duration = Duration::from_millis(10);
 
-/// A record, and the second from which it may be swept.
-pub(super) struct Stored {
+/// A record, and the second from which DynamoDB may delete it.
+pub(super) struct StoredRecord {
     pub(super) record: Record,
     pub(super) sweep: Option<u64>,
 }
 
-impl Stored {
+impl StoredRecord {
     fn position(&self) -> Position {
         self.record.position
     }
@@ -27,10 +27,10 @@ impl Stored {
 /// Records of a log's current life, in order, and the position of its last one.
 struct Life {
     last: Position,
-    stored: Vec<Stored>,
+    stored: Vec<StoredRecord>,
 }
 
-/// Where a life begins: a log's positions are dense from here on.
+/// The first position of a life. From here on the positions of a log have no gaps.
 fn first_of(last: Position) -> Position {
     Position::new(last.parts().0, 1)
 }
@@ -43,32 +43,33 @@ impl DynamoDb {
         limit: usize,
     ) -> Result<Vec<Record>, Error> {
         let deadline = Instant::now() + self.limit;
-        let mut patience = None;
+        let mut wait_until = None;
         let mut from = after.map(Position::successor);
         loop {
-            // After a hole was seen, the record ahead of it is looked at too: it tells what the hole can be.
-            let closer = from == after;
-            let wanted = limit.saturating_add(usize::from(closer));
+            // If a record is missing, the record before it is read too: its `ttl` tells why the other may be missing.
+            let with_previous = from == after;
+            let wanted = limit.saturating_add(usize::from(with_previous));
             let life = connector::by(deadline, self.life(log, from, wanted)).await?;
             let Some(life) = life else { return Ok(Vec::new()) };
-            let (records, whole) = life.after(after, limit, closer, self.now() / 1000);
+            let (records, whole) = life.after(after, limit, with_previous, self.now() / 1000);
             let now = Instant::now();
-            let patience = *patience.get_or_insert(now + HOLE_PATIENCE.min(self.limit / 2));
-            if whole || closer && now >= patience || now + HOLE_PAUSE >= deadline {
+            let wait_until = *wait_until.get_or_insert(now + MISSING_RECORD_TIMEOUT.min(self.limit / 2));
+            if whole || with_previous && now >= wait_until || now + MISSING_RECORD_PAUSE >= deadline {
                 return Ok(records);
             }
             from = after;
-            sleep(HOLE_PAUSE).await;
+            sleep(MISSING_RECORD_PAUSE).await;
         }
     }
 
-    /// The current life of `log` from a position on: `wanted` records, if there are so many. `None` if it is not alive.
+    /// Up to `wanted` records of the current life of `log`, from a position on. `None` if the log has expired or does
+    /// not exist.
     ///
-    /// One query where that comes to the end of the log, and so to its head. Otherwise the head is asked for, so that no
-    /// further query goes through records of an earlier life.
+    /// This is one query if the query reaches the end of the log, where its head is. Otherwise the head is read by
+    /// itself, so that no further query goes through records of an earlier life.
     async fn life(&self, log: &Log, from: Option<Position>, wanted: usize) -> Result<Option<Life>, Error> {
         let mut from = from.map_or_else(|| "0".to_owned(), sort_key);
-        let mut stored: Vec<Stored> = Vec::new();
+        let mut stored: Vec<StoredRecord> = Vec::new();
         loop {
             let page = self.query(log, &from, (wanted - stored.len()).saturating_add(1)).await?;
             stored.extend(page.stored);
@@ -85,24 +86,31 @@ impl DynamoDb {
 }
 
 impl Life {
-    /// Up to `limit` records after a position, and whether none that belongs among them is missing.
+    /// Up to `limit` records after a position, and whether they are complete (none between them is missing).
     ///
-    /// Only the oldest records can have been swept, each in its time: such a hole is passed over. Any other is a record
-    /// that is not visible yet, and ends the page. With `closer` the record at `after` is here, unless it was swept.
-    fn after(self, after: Option<Position>, limit: usize, closer: bool, now: u64) -> (Vec<Record>, bool) {
+    /// DynamoDB can have deleted only the oldest records, each after its `ttl`: the page continues after these. Any
+    /// other missing record is not visible yet, and ends the page. With `with_previous` the record at `after` is here
+    /// too, unless DynamoDB has deleted it.
+    fn after(
+        self,
+        after: Option<Position>,
+        limit: usize,
+        with_previous: bool,
+        now: u64,
+    ) -> (Vec<Record>, bool) {
         let (first, last) = (first_of(self.last), self.last.parts().1);
         if after >= Some(self.last) {
             return (Vec::new(), true);
         }
         let mut reached = after.filter(|after| *after >= first).map_or(0, |after| after.parts().1);
-        let mut may_be_swept = match reached {
-            // No record is swept before the grace is over, so that a young log has all of its records.
-            0 => first.parts().0 / 1000 + RECORD_GRACE <= now,
-            _ => closer,
+        let mut may_be_deleted = match reached {
+            // No record is deleted before the grace period ends, so a young log has all of its records.
+            0 => first.parts().0 / 1000 + RECORD_GRACE_SECONDS <= now,
+            _ => with_previous,
         };
         let mut whole = true;
         let mut records = Vec::new();
-        for Stored { record, sweep } in self.stored {
+        for StoredRecord { record, sweep } in self.stored {
             if after < Some(record.position) {
                 if records.len() == limit {
                     return (records, whole);
@@ -110,15 +118,15 @@ impl Life {
                 let (_, n) = record.position.parts();
                 if n != reached + 1 {
                     whole = false;
-                    if !may_be_swept {
+                    if !may_be_deleted {
                         return (records, whole);
                     }
                 }
                 reached = n;
                 records.push(record);
             }
-            // What comes later is swept later.
-            may_be_swept = sweep.is_some_and(|sweep| sweep <= now);
+            // Later records have the same `ttl` or a later one.
+            may_be_deleted = sweep.is_some_and(|sweep| sweep <= now);
         }
         let ended = reached >= last || records.len() == limit;
         (records, whole && ended)

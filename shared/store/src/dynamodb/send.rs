@@ -1,4 +1,4 @@
-//! Requests to DynamoDB, and what its answers mean.
+//! Sends reads, conditional writes and transactions to DynamoDB through the AWS SDK, and maps its errors.
 
 use std::collections::HashMap;
 
@@ -18,53 +18,53 @@ use aws_sdk_dynamodb::types::{
 use tokio::time::{Instant, sleep};
 
 use super::connector::Connector;
-use super::item::{Attributes, Condition, HEAD, Held, Kept, Place};
-use super::read::Stored;
+use super::item::{Attributes, Condition, Content, HEAD, Item, ItemKey};
+use super::read::StoredRecord;
 use super::{DynamoDb, backoff, live};
 use crate::{Error, Log, Record};
 use onetap_config::Secret;
 
-/// DynamoDB takes transactions of 4 MB, counting keys, new values and the values of conditions.
-const MAX_TRANSACTION: usize = 4 << 20;
+/// DynamoDB transactions are at most 4 MB: keys, new values and the values of conditions.
+const MAX_TRANSACTION_BYTES: usize = 4 << 20;
 
-/// What an item of a transaction takes besides its key and its values: names, numbers, expressions.
-const ITEM_OVERHEAD: usize = 256;
+/// Size of an item of a transaction without its key and its values: names, numbers, expressions.
+const ITEM_OVERHEAD_BYTES: usize = 256;
 
-/// One item of a request.
-pub(super) struct Change {
-    pub(super) place: Place,
+/// One item of a write request.
+pub(super) struct ItemWrite {
+    pub(super) key: ItemKey,
     pub(super) condition: Condition,
     pub(super) action: Action,
 }
 
-/// What becomes of the item.
+/// What a request does with an item.
 pub(super) enum Action {
     Check,
-    Put(Kept),
+    Put(Item),
     Delete,
 }
 
-/// What one query of a log brought.
+/// The result of one query of a log: records, then the log's head, which sorts last.
 pub(super) struct Page {
-    pub(super) stored: Vec<Stored>,
-    /// The head, if the query came so far.
-    pub(super) head: Option<Kept>,
-    /// It did not come so far.
+    pub(super) stored: Vec<StoredRecord>,
+    /// The log's head, if the query reached it.
+    pub(super) head: Option<Item>,
+    /// The query did not reach the head: there are more records.
     pub(super) more: bool,
 }
 
-/// What became of the request.
-pub(super) enum Sent {
+/// The answer to a write request.
+pub(super) enum Outcome {
     Applied,
-    /// Conditions failed: the items they failed on, as they are.
-    Refused(HashMap<Place, Option<Kept>>),
-    /// Another transaction has its hands on an item; nothing was decided.
-    Contended,
+    /// Conditions failed; the current items on which they failed.
+    Refused(HashMap<ItemKey, Option<Item>>),
+    /// Another transaction is writing one of the items. Nothing was written.
+    Conflict,
 }
 
-/// A request that gave no answer.
+/// Why a request has no usable answer.
 enum Failure {
-    /// The connection broke; what is repeatable may be sent once more over a new one.
+    /// The connection broke. A repeatable request may be sent once more, over a new connection.
     Interrupted,
     Final(Error),
 }
@@ -78,8 +78,8 @@ impl From<Failure> for Error {
     }
 }
 
-/// Sends, and sends once more where the connection broke and that is allowed; `lost` remembers that it did.
-macro_rules! twice_if {
+/// Sends a request. If the connection breaks and the request is repeatable, sets `lost` and sends it once more.
+macro_rules! retry_once_if {
     ($repeatable:expr, $lost:expr, $send:expr) => {
         match $send.await {
             Err(Failure::Interrupted) if $repeatable => {
@@ -92,9 +92,9 @@ macro_rules! twice_if {
     };
 }
 
-/// Puts a request under a condition, and has it bring the item that fails it. Every builder of the SDK has these three
-/// by itself: there is no trait to write this once for.
-macro_rules! under {
+/// Adds a condition to a request, and asks for the current item if the condition fails. This is a macro because the
+/// SDK's builders share no trait.
+macro_rules! with_condition {
     ($condition:expr, $request:expr) => {{
         let (expression, values) = $condition;
         $request
@@ -121,7 +121,7 @@ impl DynamoDb {
                 .region(Region::new(self.region.clone()))
                 .credentials_provider(credentials)
                 .http_client(Connector::new(self.limit))
-                // Ours are better informed: they know what may be sent twice, and how much time is left.
+                // The store has its own retries and timeouts: it knows which requests are repeatable, and the deadline.
                 .retry_config(RetryConfig::disabled())
                 .timeout_config(TimeoutConfig::disabled())
                 .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
@@ -130,141 +130,148 @@ impl DynamoDb {
         })
     }
 
-    /// Sends the changes: a plain conditional write for one (half the price of a transaction), a transaction for
-    /// more, and for a lone check a read.
+    /// Sends the writes: a single check as a read, any other single write as a conditional write (half the price of a
+    /// transaction), several writes as a transaction.
     ///
-    /// `lost` is set if a reply was: whatever comes of the request then, or of one that follows it, it may have landed.
+    /// `lost` is set to true if a reply was lost. The writes may then be applied, even if this call or a later one
+    /// returns an error.
     pub(super) async fn send(
         &self,
-        changes: &[Change],
+        writes: &[ItemWrite],
         now: u64,
         repeatable: bool,
         lost: &mut bool,
-    ) -> Result<Sent, Error> {
-        match changes {
-            [] => Ok(Sent::Applied),
-            [Change { place, condition: Condition::Value(expect), action: Action::Check }] => {
-                let there = self.get_one(place).await?;
+    ) -> Result<Outcome, Error> {
+        match writes {
+            [] => Ok(Outcome::Applied),
+            [ItemWrite { key, condition: Condition::Value(expect), action: Action::Check }] => {
+                let there = self.get_one(key).await?;
                 let holds = expect.holds(live(&there, now)?);
-                let refusal = || Sent::Refused(HashMap::from([(place.clone(), there.clone())]));
-                Ok(if holds { Sent::Applied } else { refusal() })
+                let refusal = || Outcome::Refused(HashMap::from([(key.clone(), there.clone())]));
+                Ok(if holds { Outcome::Applied } else { refusal() })
             }
-            [change] => twice_if!(repeatable, lost, self.write(change, now)),
+            [write] => retry_once_if!(repeatable, lost, self.write(write, now)),
             _ => {
-                let size = changes.iter().map(Change::size).sum();
-                if size > MAX_TRANSACTION {
-                    return Err(Error::TooLarge { size, limit: MAX_TRANSACTION });
+                let size = writes.iter().map(ItemWrite::size).sum();
+                if size > MAX_TRANSACTION_BYTES {
+                    return Err(Error::TooLarge { size, limit: MAX_TRANSACTION_BYTES });
                 }
-                twice_if!(repeatable, lost, self.transact(changes, now))
+                retry_once_if!(repeatable, lost, self.transact(writes, now))
             }
         }
     }
 
-    async fn write(&self, change: &Change, now: u64) -> Result<Sent, Failure> {
-        let condition = change.condition.expression(now);
+    async fn write(&self, write: &ItemWrite, now: u64) -> Result<Outcome, Failure> {
+        let condition = write.condition.expression(now);
         let refused = |item: Option<&Attributes>| {
-            let there = item.map(Kept::read).transpose().map_err(Failure::Final)?;
-            Ok(Sent::Refused(HashMap::from([(change.place.clone(), there)])))
+            let there = item.map(Item::read).transpose().map_err(Failure::Final)?;
+            Ok(Outcome::Refused(HashMap::from([(write.key.clone(), there)])))
         };
-        match &change.action {
-            Action::Put(kept) => {
+        match &write.action {
+            Action::Put(item) => {
                 let put = self.client().put_item().table_name(&self.table);
-                let put = put.set_item(Some(kept.attributes(&change.place)));
-                match under!(condition, put).send().await.map_err(service) {
-                    Ok(_) => Ok(Sent::Applied),
-                    Err(Ok(PutItemError::ConditionalCheckFailedException(failed))) => refused(failed.item()),
-                    Err(Ok(PutItemError::TransactionConflictException(_))) => Ok(Sent::Contended),
-                    Err(Ok(error)) => Err(Failure::Final(meaning(error.code()))),
-                    Err(Err(failure)) => Err(failure),
+                let put = put.set_item(Some(item.attributes(&write.key)));
+                match with_condition!(condition, put).send().await.map_err(request_error) {
+                    Ok(_) => Ok(Outcome::Applied),
+                    Err(RequestError::Service(PutItemError::ConditionalCheckFailedException(failed))) => {
+                        refused(failed.item())
+                    }
+                    Err(RequestError::Service(PutItemError::TransactionConflictException(_))) => {
+                        Ok(Outcome::Conflict)
+                    }
+                    Err(RequestError::Service(error)) => Err(Failure::Final(error_of_code(error.code()))),
+                    Err(RequestError::NoAnswer(failure)) => Err(failure),
                 }
             }
-            // `send` answers a lone check with a read.
+            // Does not happen: `send` turns a single check into a read.
             Action::Check => Err(Failure::Final(Error::rejected("a check is no write"))),
             Action::Delete => {
                 let delete = self.client().delete_item().table_name(&self.table);
-                let delete = delete.set_key(Some(change.place.attributes()));
-                match under!(condition, delete).send().await.map_err(service) {
-                    Ok(_) => Ok(Sent::Applied),
-                    Err(Ok(DeleteItemError::ConditionalCheckFailedException(failed))) => {
+                let delete = delete.set_key(Some(write.key.attributes()));
+                match with_condition!(condition, delete).send().await.map_err(request_error) {
+                    Ok(_) => Ok(Outcome::Applied),
+                    Err(RequestError::Service(DeleteItemError::ConditionalCheckFailedException(failed))) => {
                         refused(failed.item())
                     }
-                    Err(Ok(DeleteItemError::TransactionConflictException(_))) => Ok(Sent::Contended),
-                    Err(Ok(error)) => Err(Failure::Final(meaning(error.code()))),
-                    Err(Err(failure)) => Err(failure),
+                    Err(RequestError::Service(DeleteItemError::TransactionConflictException(_))) => {
+                        Ok(Outcome::Conflict)
+                    }
+                    Err(RequestError::Service(error)) => Err(Failure::Final(error_of_code(error.code()))),
+                    Err(RequestError::NoAnswer(failure)) => Err(failure),
                 }
             }
         }
     }
 
-    async fn transact(&self, changes: &[Change], now: u64) -> Result<Sent, Failure> {
-        let items = changes.iter().map(|change| change.transact_item(&self.table, now));
+    async fn transact(&self, writes: &[ItemWrite], now: u64) -> Result<Outcome, Failure> {
+        let items = writes.iter().map(|write| write.transact_item(&self.table, now));
         let items = items.collect::<Result<Vec<_>, Error>>().map_err(Failure::Final)?;
         let request = self.client().transact_write_items().set_transact_items(Some(items));
-        let reasons = match request.send().await.map_err(service) {
-            Ok(_) => return Ok(Sent::Applied),
-            Err(Ok(TransactWriteItemsError::TransactionCanceledException(canceled))) => {
+        let reasons = match request.send().await.map_err(request_error) {
+            Ok(_) => return Ok(Outcome::Applied),
+            Err(RequestError::Service(TransactWriteItemsError::TransactionCanceledException(canceled))) => {
                 canceled.cancellation_reasons.unwrap_or_default()
             }
-            Err(Ok(TransactWriteItemsError::TransactionInProgressException(_))) => {
-                return Ok(Sent::Contended);
+            Err(RequestError::Service(TransactWriteItemsError::TransactionInProgressException(_))) => {
+                return Ok(Outcome::Conflict);
             }
-            Err(Ok(error)) => return Err(Failure::Final(meaning(error.code()))),
-            Err(Err(failure)) => return Err(failure),
+            Err(RequestError::Service(error)) => return Err(Failure::Final(error_of_code(error.code()))),
+            Err(RequestError::NoAnswer(failure)) => return Err(failure),
         };
         let mut refused = HashMap::new();
         let mut other = None;
-        for (change, reason) in changes.iter().zip(&reasons) {
+        for (write, reason) in writes.iter().zip(&reasons) {
             match reason.code() {
                 Some("ConditionalCheckFailed") => {
-                    let there = reason.item().map(Kept::read).transpose().map_err(Failure::Final)?;
-                    refused.insert(change.place.clone(), there);
+                    let there = reason.item().map(Item::read).transpose().map_err(Failure::Final)?;
+                    refused.insert(write.key.clone(), there);
                 }
                 None | Some("None" | "TransactionConflict") => {}
                 Some(code) => other = Some(code),
             }
         }
         match other {
-            _ if !refused.is_empty() => Ok(Sent::Refused(refused)),
-            Some(code) => Err(Failure::Final(meaning(Some(code)))),
-            None => Ok(Sent::Contended),
+            _ if !refused.is_empty() => Ok(Outcome::Refused(refused)),
+            Some(code) => Err(Failure::Final(error_of_code(Some(code)))),
+            None => Ok(Outcome::Conflict),
         }
     }
 
-    pub(super) async fn get_one(&self, place: &Place) -> Result<Option<Kept>, Error> {
+    pub(super) async fn get_one(&self, key: &ItemKey) -> Result<Option<Item>, Error> {
         let request = || async {
             let request = self.client().get_item().table_name(&self.table).consistent_read(true);
-            let answer = request.set_key(Some(place.attributes())).send().await;
-            answer.map_err(|error| failed(service(error)))
+            let answer = request.set_key(Some(key.attributes())).send().await;
+            answer.map_err(read_failure)
         };
-        twice_if!(true, &mut false, request())?.item().map(Kept::read).transpose()
+        retry_once_if!(true, &mut false, request())?.item().map(Item::read).transpose()
     }
 
-    /// Every place with what lies there, `None` where nothing does.
+    /// Reads items by key; `None` for an absent item.
     pub(super) async fn get_all(
         &self,
-        places: Vec<Place>,
+        keys: Vec<ItemKey>,
         deadline: Instant,
-    ) -> Result<HashMap<Place, Option<Kept>>, Error> {
-        let mut found: HashMap<Place, Option<Kept>> =
-            places.iter().map(|place| (place.clone(), None)).collect();
-        let mut keys: Vec<Attributes> = places.iter().map(Place::attributes).collect();
+    ) -> Result<HashMap<ItemKey, Option<Item>>, Error> {
+        let mut found: HashMap<ItemKey, Option<Item>> = keys.iter().map(|key| (key.clone(), None)).collect();
+        let mut unread: Vec<Attributes> = keys.iter().map(ItemKey::attributes).collect();
         for attempt in 0.. {
-            let wanted = KeysAndAttributes::builder().consistent_read(true).set_keys(Some(keys)).build();
+            let wanted = KeysAndAttributes::builder().consistent_read(true).set_keys(Some(unread)).build();
             let wanted = wanted.map_err(|_| Error::rejected("a read without keys"))?;
             let request = || async {
                 let request = self.client().batch_get_item().request_items(&self.table, wanted.clone());
-                request.send().await.map_err(|error| failed(service(error)))
+                request.send().await.map_err(read_failure)
             };
-            let answer = twice_if!(true, &mut false, request())?;
+            let answer = retry_once_if!(true, &mut false, request())?;
             for item in answer.responses().and_then(|tables| tables.get(&self.table)).into_iter().flatten() {
-                found.insert(Place::of(item)?, Some(Kept::read(item)?));
+                found.insert(ItemKey::of(item)?, Some(Item::read(item)?));
             }
             let rest = answer.unprocessed_keys.and_then(|mut tables| tables.remove(&self.table));
-            keys = rest.map_or_else(Vec::new, |rest| rest.keys);
-            if keys.is_empty() {
+            unread = rest.map_or_else(Vec::new, |rest| rest.keys);
+            if unread.is_empty() {
                 break;
             }
-            // A batch is under the 16 MB that one answer holds: keys are left over where DynamoDB throttles.
+            // A batch is smaller than the 16 MB limit of one answer, so DynamoDB leaves keys unread only if it
+            // throttles.
             let pause = backoff(attempt);
             if Instant::now() + pause >= deadline {
                 return Err(Error::not_sent("DynamoDB left keys unread: too many requests"));
@@ -274,7 +281,7 @@ impl DynamoDb {
         Ok(found)
     }
 
-    /// Items of `log` from a sort key on, up to its head, at most `limit`.
+    /// Reads up to `limit` items of `log`, from a sort key on. The log's head is the last item.
     pub(super) async fn query(&self, log: &Log, from: &str, limit: usize) -> Result<Page, Error> {
         let request = || async {
             let request = self
@@ -287,18 +294,18 @@ impl DynamoDb {
                 .expression_attribute_values(":from", AttributeValue::S(from.to_owned()))
                 .expression_attribute_values(":head", AttributeValue::S(HEAD.to_owned()))
                 .limit(i32::try_from(limit).unwrap_or(i32::MAX));
-            request.send().await.map_err(|error| failed(service(error)))
+            request.send().await.map_err(read_failure)
         };
-        let answer = twice_if!(true, &mut false, request())?;
+        let answer = retry_once_if!(true, &mut false, request())?;
         let mut page = Page { stored: Vec::new(), head: None, more: false };
-        for item in answer.items() {
-            let kept = Kept::read(item)?;
-            match (Place::of(item)?.position(), kept.held) {
-                (Some(position), Held::Text(text)) => {
-                    page.stored.push(Stored { record: Record { position, text }, sweep: kept.sweep });
+        for attributes in answer.items() {
+            let item = Item::read(attributes)?;
+            match (ItemKey::of(attributes)?.position(), item.content) {
+                (Some(position), Content::Text(text)) => {
+                    page.stored.push(StoredRecord { record: Record { position, text }, sweep: item.sweep });
                 }
-                (Some(_), Held::Log(_)) => return Err(Error::decode("a record without its text")),
-                (None, held) => page.head = Some(Kept { held, ..kept }),
+                (Some(_), Content::Log(_)) => return Err(Error::decode("a record without its text")),
+                (None, content) => page.head = Some(Item { content, ..item }),
             }
         }
         page.more = page.head.is_none() && answer.last_evaluated_key().is_some();
@@ -306,43 +313,52 @@ impl DynamoDb {
     }
 }
 
-impl Change {
-    /// In bytes, rather more than DynamoDB counts.
+impl ItemWrite {
+    /// An upper bound of the size that DynamoDB counts, in bytes.
     fn size(&self) -> usize {
         let put = match &self.action {
-            Action::Put(kept) => kept.size(),
+            Action::Put(item) => item.size(),
             Action::Check | Action::Delete => 0,
         };
-        ITEM_OVERHEAD + self.place.size() + self.condition.size() + put
+        ITEM_OVERHEAD_BYTES + self.key.size() + self.condition.size() + put
     }
 
     fn transact_item(&self, table: &str, now: u64) -> Result<TransactWriteItem, Error> {
         let condition = self.condition.expression(now);
-        let item = TransactWriteItem::builder();
-        let item = match &self.action {
-            Action::Put(kept) => {
+        let builder = TransactWriteItem::builder();
+        let built = match &self.action {
+            Action::Put(item) => {
                 let put = Put::builder().table_name(table);
-                let put = put.set_item(Some(kept.attributes(&self.place)));
-                under!(condition, put).build().map(|put| item.put(put))
+                let put = put.set_item(Some(item.attributes(&self.key)));
+                with_condition!(condition, put).build().map(|put| builder.put(put))
             }
             Action::Delete => {
-                let delete = Delete::builder().table_name(table).set_key(Some(self.place.attributes()));
-                under!(condition, delete).build().map(|delete| item.delete(delete))
+                let delete = Delete::builder().table_name(table).set_key(Some(self.key.attributes()));
+                with_condition!(condition, delete).build().map(|delete| builder.delete(delete))
             }
             Action::Check => {
-                let check =
-                    ConditionCheck::builder().table_name(table).set_key(Some(self.place.attributes()));
-                under!(condition, check).build().map(|check| item.condition_check(check))
+                let check = ConditionCheck::builder().table_name(table).set_key(Some(self.key.attributes()));
+                with_condition!(condition, check).build().map(|check| builder.condition_check(check))
             }
         };
-        item.map(|item| item.build()).map_err(|_| Error::rejected("a write without its parts"))
+        built.map(|item| item.build()).map_err(|_| Error::rejected("a write without its parts"))
     }
 }
 
-/// The service's own error, or why there is none.
-fn service<E>(error: SdkError<E>) -> Result<E, Failure> {
+/// Why a request failed.
+enum RequestError<E> {
+    /// DynamoDB answered with this error.
+    Service(E),
+    /// There is no usable answer.
+    NoAnswer(Failure),
+}
+
+fn request_error<E>(error: SdkError<E>) -> RequestError<E> {
     let failure = match error {
-        SdkError::ServiceError(error) if error.raw().status().as_u16() < 500 => return Ok(error.into_err()),
+        // After a 5xx it is unknown whether the request was applied: the last case below.
+        SdkError::ServiceError(error) if error.raw().status().as_u16() < 500 => {
+            return RequestError::Service(error.into_err());
+        }
         SdkError::DispatchFailure(dispatch) => {
             let source = dispatch.as_connector_error().and_then(|error| std::error::Error::source(error));
             match source.and_then(|source| source.downcast_ref()) {
@@ -355,18 +371,18 @@ fn service<E>(error: SdkError<E>) -> Result<E, Failure> {
         SdkError::ConstructionFailure(_) => Failure::Final(Error::rejected("the request cannot be built")),
         _ => Failure::Final(Error::unknown("an answer that is none of DynamoDB's")),
     };
-    Err(failure)
+    RequestError::NoAnswer(failure)
 }
 
-/// A failed read: every error of the service is final.
-fn failed<E: ProvideErrorMetadata>(error: Result<E, Failure>) -> Failure {
-    match error {
-        Ok(error) => Failure::Final(meaning(error.code())),
-        Err(failure) => failure,
+/// The failure of a read. Every error of the service is final.
+fn read_failure<E: ProvideErrorMetadata>(error: SdkError<E>) -> Failure {
+    match request_error(error) {
+        RequestError::Service(error) => Failure::Final(error_of_code(error.code())),
+        RequestError::NoAnswer(failure) => failure,
     }
 }
 
-fn meaning(code: Option<&str>) -> Error {
+fn error_of_code(code: Option<&str>) -> Error {
     match code {
         Some("ResourceNotFoundException") => {
             Error::rejected("the table that DYNAMODB_TABLE names does not exist in this account and region")

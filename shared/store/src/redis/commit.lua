@@ -1,22 +1,23 @@
--- One batch: all of it, or none of it. `memory.rs` says the same in Rust.
+-- Applies one batch: all of its writes, or none. `memory.rs` is the same in Rust.
 --
 -- KEYS   the key or log of each write but 'publish', in the order of the writes
 -- ARGV   six fields a write:
 --        1 what    'check', 'put', 'delete', 'newer', 'append' or 'publish'
 --        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing;
---                  newer: 'older' or 'not-older' if the client has judged the value `old`, '' if it has judged none
---        3 old     the value that is expected; newer: the value that the client has judged
---        4 new     the value, record or message; for a put of a position, which append it is of (from 1)
+--                  newer: 'older' or 'not-older' if the client has compared the value `old`, '' if it has not
+--        3 old     the expected value; newer: the value that the client has compared
+--        4 new     the value, record or message; for a put of a position, the number of its append (from 1)
 --        5 ttl     in milliseconds, '' for ever
---        6 extra   put: 'text' or 'position'; newer: its seq; append: about how many to keep, '' all;
+--        6 extra   put: 'text' or 'position'; newer: its seq; append: about how many to keep, '' for all;
 --                  publish: the channel
 -- reply  { 1, position, … }             applied; a position for each append
 --        { 3, position, … }             applied, but the server does not let a script publish: the client has to
---        { 0, n, there, n, there, … }   refused; each of KEYS (from 1) that failed, with what is there, nil if nothing
---        { 2, n, there, n, there, … }   nothing done; each of KEYS whose value only the client can judge
+--        { 0, n, there, n, there, … }   refused; the number (from 1) of each of KEYS that failed, and its value or nil
+--        { 2, n, there, n, there, … }   nothing written; each of KEYS whose value only the client can compare
 --
--- Lua has no rollback, so whatever can fail comes before the first write, or is the first write, or is undone. (A server
--- that is out of memory, is a replica, lacks replicas or cannot save refuses a script's first write and none after it.)
+-- Redis does not roll back a script that fails, so every step that can fail comes before the first write, or is the
+-- first write, or is undone. (A server that is out of memory, is a replica, lacks replicas or cannot save refuses a
+-- script's first write, and no later one.)
 
 local FIELDS = 6
 local writes, named = {}, 0
@@ -32,16 +33,16 @@ for at = 1, #ARGV, FIELDS do
   writes[#writes + 1] = write
 end
 
--- The seq of a value that begins with it, `{"seq":N,` or `{"seq":N}`, as our own do. Any other value is for the client to
--- judge: a JSON parser here would have to agree with the client's. 15 digits are exact in Lua.
+-- The seq of a value that begins with it, `{"seq":N,` or `{"seq":N}`, as all values of this store do. The client
+-- compares any other value, because a JSON parser here might not agree with the client's. Lua is exact up to 15 digits.
 local function leading_seq(json)
   local digits = string.match(json, '^{"seq":(%d+)[,}]')
   local plain = digits and #digits <= 15 and (digits == '0' or string.sub(digits, 1, 1) ~= '0')
   return plain and tonumber(digits)
 end
 
--- Judge: every expectation against what is there; one that fails refuses all, and all that fail are told.
--- (Reading a key of another type fails right here, with nothing written.)
+-- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
+-- every one that failed. (Reading a key of another type is an error. Nothing is written yet.)
 local refusal, unjudged = { 0 }, { 2 }
 for _, write in ipairs(writes) do
   if write.what == 'append' then
@@ -83,8 +84,8 @@ if #unjudged > 1 then
   return unjudged
 end
 
--- Permit: a user who may do one part of the batch and not another does none of it. (Redis has checked KEYS already. A
--- server that has no access control lists has no such function.)
+-- Permit: if the user may not run every command of the batch, fail before the first write. (Redis has checked KEYS
+-- already. A server without access control lists does not have this function.)
 local function permit(...)
   if redis.acl_check_cmd and not redis.acl_check_cmd(...) then
     error('NOPERM the user may not do all of the batch')
@@ -107,8 +108,9 @@ for _, write in ipairs(writes) do
   end
 end
 
--- Append: a value may name the position. A log that another program filled to the last position takes no more: then what
--- was appended before is taken back. A log lives as long as its last append says.
+-- Append: before Set, because a put may store the position of an append. A log that another program has filled up to
+-- the last possible position accepts no record: then the appends before it are undone. The last append sets the log's
+-- TTL.
 local reply, positions, appended = { 1 }, {}, {}
 for _, write in ipairs(writes) do
   if write.what == 'append' then
@@ -140,7 +142,7 @@ for _, write in ipairs(appended) do
   end
 end
 
--- Set: what was expected makes way for what was asked.
+-- Set: apply the puts. All expectations hold at this point.
 local function set(write, value)
   if write.ttl == '' then
     redis.call('SET', write.key, value)
@@ -154,15 +156,15 @@ for _, write in ipairs(writes) do
   end
 end
 
--- Delete: after what needs memory. A batch that only deletes is done on a full server too.
+-- Delete: after the writes that need memory. A batch that only deletes also works on a server without free memory.
 for _, write in ipairs(writes) do
   if write.what == 'delete' then
     redis.call('DEL', write.key)
   end
 end
 
--- Publish: last, so that nobody hears of what did not happen. Nobody can read before the script has ended, so whoever
--- hears it finds everything in place. (The client sends the script without this paragraph to a server that refuses it.)
+-- Publish: last, so that subscribers are notified only of writes that are applied. No client can read before the script
+-- has ended, so a subscriber reads all of them. (For a server that refuses PUBLISH, the client removes this step.)
 for _, write in ipairs(writes) do
   if write.what == 'publish' then
     local heard = redis.pcall('PUBLISH', write.extra, write.new)

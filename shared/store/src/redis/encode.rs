@@ -1,11 +1,11 @@
-//! Batches as commands, and replies as answers: what both transports share.
+//! Encodes batches as commands and decodes replies, for both transports.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::{Batch, Commit, Error, Expect, Key, Mismatch, Position, Record, Ttl, Value, Write, seq_of};
 
-/// No count that is sent is larger. No log holds as many records, so that a larger one means all of them.
+/// The largest count that is sent. No log has so many records, so a larger count means all of them.
 pub(super) const MAX_COUNT: usize = u32::MAX as usize;
 
 /// A command: its name and arguments.
@@ -20,7 +20,7 @@ impl<'a> Command<'a> {
         &self.0
     }
 
-    /// `SET … NX GET PX …`, if that is all the batch is.
+    /// `SET … NX GET PX …`, if the batch is only a put that expects no value.
     pub(super) fn set_if_absent(batch: &'a Batch) -> Option<Command<'a>> {
         let [Write::Put { key, expect: Expect::Absent, value: Value::Text(text), ttl }] = batch.writes()
         else {
@@ -42,7 +42,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// The script under the line `head`. One that does not `publish` lacks the command altogether.
+    /// The script with the first line `head`. Without `publish` it does not contain the PUBLISH command.
     pub(super) fn new(head: &str, publish: bool) -> Script {
         const WHOLE: &str = include_str!("commit.lua");
         let text = match WHOLE.split_once("-- Publish:") {
@@ -71,7 +71,9 @@ impl Script {
     }
 }
 
-/// A value under a key of `put_if_newer` that the script cannot judge, and the judgement.
+/// A stored value under a key of `put_if_newer` that the script cannot compare, and the client's comparison: whether
+/// its
+/// `seq` is lower than the new one.
 pub(super) struct Judged {
     pub(super) key: Key,
     there: String,
@@ -111,24 +113,24 @@ fn fields<'a>(write: &'a Write, judged: &'a [Judged]) -> [Cow<'a, str>; 6] {
     [what.into(), expect.into(), old.into(), new, ttl, extra]
 }
 
-/// Arguments are keys and values: only the name is shown.
+/// Shows only the command's name: the arguments are keys and values.
 impl fmt::Debug for Command<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Command").field(&self.0.first()).finish()
     }
 }
 
-/// What a server answers to one command.
+/// The server's reply to one command.
 pub enum Reply {
-    /// Nothing there.
+    /// No value.
     Nil,
     /// A number.
     Int(i64),
     /// A text.
     Text(String),
-    /// Several.
+    /// A list of replies.
     List(Vec<Reply>),
-    /// It did not do it.
+    /// The command failed.
     Error(ServerError),
 }
 
@@ -138,7 +140,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// An error that the server itself reported. It may quote arguments, so that only what it is known by is kept.
+/// An error reply. Its message may quote arguments, so it is reduced to a known cause.
 #[derive(Clone, Debug)]
 pub struct ServerError(Error, Cause);
 
@@ -150,9 +152,9 @@ enum Cause {
     Unknown,
 }
 
-/// Codes of a server that takes no writes now and will later. The script meets them at its first write at the latest, so
-/// that nothing of it happened.
-const PASSING: [&str; 11] = [
+/// Codes of a server that accepts no writes at the moment. The script fails with them at its first write at the latest,
+/// so nothing is written.
+const TRANSIENT: [&str; 11] = [
     "OOM",
     "READONLY",
     "NOREPLICAS",
@@ -166,12 +168,12 @@ const PASSING: [&str; 11] = [
     "ASK",
 ];
 
-/// What Upstash says when a plan is used up: "ERR max requests limit exceeded", "ERR max daily request limit exceeded",
-/// "ERR DB capacity quota exceeded", "ERR max concurrent connections exceeded".
-const USED_UP: [&str; 3] = ["limit exceeded", "quota exceeded", "connections exceeded"];
+/// Messages of Upstash when the quota of the plan is used up: "ERR max requests limit exceeded", "ERR max daily request
+/// limit exceeded", "ERR DB capacity quota exceeded", "ERR max concurrent connections exceeded".
+const QUOTA_EXCEEDED: [&str; 3] = ["limit exceeded", "quota exceeded", "connections exceeded"];
 
-/// What a server says that does not take the first line of the script: an unknown flag of it, or keys that it takes for
-/// dynamic. (Redis before 7 takes no such line at all.)
+/// Messages of a server that does not accept the first line of the script: an unknown flag, or keys that it considers
+/// dynamic. (Redis before 7 accepts no such line.)
 const HEAD_REFUSED: [&str; 5] =
     ["dynamic keys", "shebang", "script flag", "allow-key-locking", "unexpected symbol near '#'"];
 
@@ -188,7 +190,7 @@ impl From<Error> for ServerError {
 }
 
 impl ServerError {
-    /// What `message` (`CODE and some words`) means to us.
+    /// Classifies an error message (`CODE and some words`).
     pub(super) fn new(message: &str) -> ServerError {
         // An error inside a script may come wrapped: "ERR Error running script: @user_script:5: -READONLY …".
         let has_code = |code: &str| message.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == code);
@@ -207,18 +209,18 @@ impl ServerError {
         } else if says("last possible id") {
             Error::decode("a log that another program filled takes no more records")
         } else if ["WRONGPASS", "NOAUTH", "NOPERM", "Unauthorized"].iter().any(|code| has_code(code))
-            // What a script is told whose user lacks a command.
+            // The message for a script whose user may not run a command.
             || says("can't run this command")
         {
             Error::rejected(format!("{}: the token or password is wrong, or may not do this", plain(code)))
         } else if says("max number of clients") {
             Error::not_sent("the server has as many clients as it takes")
-        } else if let Some(code) = PASSING.into_iter().find(|code| has_code(code)) {
+        } else if let Some(code) = TRANSIENT.into_iter().find(|code| has_code(code)) {
             Error::not_sent(match code {
                 "OOM" => "OOM: the server is out of memory".to_owned(),
                 code => format!("{code}: the server cannot take writes now"),
             })
-        } else if USED_UP.iter().any(|words| says(words)) {
+        } else if QUOTA_EXCEEDED.iter().any(|words| says(words)) {
             Error::not_sent("the server's plan is used up for now")
         } else if says("size exceeded") {
             Error::rejected("the request, a key or a record is larger than the server takes")
@@ -242,7 +244,7 @@ impl ServerError {
         self.1 == Cause::HeadRefused
     }
 
-    /// None of the errors that are known here.
+    /// Whether it is none of the known errors.
     pub(super) fn is_unknown(&self) -> bool {
         self.1 == Cause::Unknown
     }
@@ -254,19 +256,19 @@ fn plain(code: &str) -> &str {
     if is_code { code } else { "an error" }
 }
 
-/// What became of a batch on the server.
+/// The script's answer to a batch.
 pub(super) enum Outcome {
     /// Applied or refused.
     Done(Commit),
-    /// Applied, and the script could not publish.
+    /// Applied, but the script could not publish.
     Unpublished(Commit),
-    /// Nothing done: send it again with these judgements.
+    /// Nothing is written: send the batch again with these comparisons.
     Unjudged(Vec<Judged>),
 }
 
 impl Reply {
-    /// The reply of `commit.lua` to `batch`, which was sent with the judgements `judged`. A reply that the script cannot
-    /// have given says nothing about what became of the batch.
+    /// Decodes the reply of `commit.lua` to `batch`, which was sent with the comparisons `judged`. After a reply that
+    /// the script cannot produce, it is unknown whether the batch was applied.
     pub(super) fn outcome(self, batch: &Batch, judged: &[Judged]) -> Result<Outcome, ServerError> {
         let parts = match self {
             Reply::Error(error) => return Err(error),
@@ -355,7 +357,8 @@ fn applied(parts: impl Iterator<Item = Reply>, batch: &Batch) -> Result<Commit, 
     positions.filter(|positions| positions.len() == appends).map(Commit::Applied).ok_or_else(nonsense)
 }
 
-/// `n, there, n, there, …`: writes of the batch, counted from 1 without its publishes, in order.
+/// `n, there, n, there, …`: writes of the batch by number (from 1, publishes not counted), in order, each with the stored
+/// value.
 fn named(
     mut parts: impl Iterator<Item = Reply>,
     batch: &Batch,
@@ -372,7 +375,7 @@ fn named(
     if found.is_empty() { Err(nonsense()) } else { Ok(found) }
 }
 
-/// Every expectation that failed, and none that holds.
+/// The expectations that failed. A reply that lists one that holds is invalid.
 fn refused(parts: impl Iterator<Item = Reply>, batch: &Batch) -> Result<Commit, ServerError> {
     let mismatch = |(write, there): (&Write, Option<String>)| match write.expectation() {
         Some((key, expect)) if !expect.holds(there.as_deref()) => Ok(Mismatch { key: key.clone(), there }),
@@ -381,7 +384,8 @@ fn refused(parts: impl Iterator<Item = Reply>, batch: &Batch) -> Result<Commit, 
     named(parts, batch)?.into_iter().map(mismatch).collect::<Result<_, _>>().map(Commit::Refused)
 }
 
-/// Values that were not judged before, each under a key of `put_if_newer`.
+/// Compares the values that the script could not compare. A value that the client has compared before, or that is not
+/// under a key of `put_if_newer`, makes the reply invalid.
 fn unjudged(
     parts: impl Iterator<Item = Reply>,
     batch: &Batch,

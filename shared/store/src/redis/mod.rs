@@ -1,4 +1,4 @@
-//! Redis, over two transports: Upstash's REST API and the Redis protocol. Both run `commit.lua`.
+//! The Redis backends: one script, `commit.lua`, over two transports, Upstash's REST API and the Redis protocol.
 
 mod encode;
 #[cfg(feature = "redis")]
@@ -27,24 +27,24 @@ pub type Upstash = Scripted<rest::Rest>;
 #[cfg(feature = "redis")]
 pub type Redis = Scripted<resp::Resp>;
 
-/// What one request of `commit_each` may hold: Upstash takes 10 MB, and JSON needs room to escape.
-const MAX_REQUEST: usize = 8_000_000;
+/// Maximum size of a request of `commit_each`: Upstash accepts 10 MB, and JSON escapes need some of it.
+const MAX_REQUEST_BYTES: usize = 8_000_000;
 
-/// One call of ours sends a batch at most so often. A server turns a batch down for a reason that sending otherwise mends
-/// at most three times; the rest is for a value that another program keeps changing while we judge it.
+/// How often one call sends a batch. A server can refuse a batch at most three times for reasons that another form of
+/// the script avoids; the other sends are for a value that another program keeps changing while the client compares it.
 const MAX_SENDS: usize = 10;
 
-/// How commands travel.
+/// Sends commands to a Redis server.
 #[async_trait]
 pub trait Transport: Debug + Send + Sync + 'static {
-    /// Whether a plain read sees the newest write. Over Upstash it may be answered by a replica that is behind, so
-    /// that every read goes through a script, as the writes do.
+    /// Whether a plain read returns the newest write. Upstash may answer it from a replica that is behind, so there
+    /// every read goes through a script, like the writes.
     const READS_ARE_FRESH: bool;
 
-    /// A first line that the server wants to see above every script.
+    /// The first line of every script (a shebang with flags), or empty.
     const SCRIPT_HEAD: &'static str;
 
-    /// One round trip: all commands in order, a reply for each.
+    /// Sends all commands in one round trip; returns a reply for each, in order.
     async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure>;
 
     /// Returns once the subscription is acknowledged.
@@ -58,8 +58,8 @@ pub trait Transport: Debug + Send + Sync + 'static {
 /// A round trip that failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The connection broke; what is repeatable may be sent once more over a new one. A thawed Lambda finds its
-    /// pooled connections closed by the other side.
+    /// The connection broke. A repeatable request may be sent once more, over a new connection. (While a Lambda is
+    /// frozen, the peer closes its pooled connections.)
     Interrupted,
     /// Anything else.
     Final(Error),
@@ -77,7 +77,7 @@ impl From<Failure> for Error {
 /// A round trip that brought replies.
 struct Exchange {
     replies: Vec<Reply>,
-    /// The first send brought none, and may have landed: an error among these replies is not the whole truth.
+    /// These are the replies to a second send. The first one may be applied, whatever these replies say.
     resent: bool,
 }
 
@@ -86,20 +86,20 @@ struct Exchange {
 pub struct Scripted<T> {
     transport: T,
     limit: Duration,
-    /// The script in the forms that a server may want.
+    /// The script in its four forms: with or without the first line, with or without PUBLISH.
     scripts: [Loaded; 4],
-    /// The server does not take [`Transport::SCRIPT_HEAD`], or there is none.
+    /// The server does not accept [`Transport::SCRIPT_HEAD`], or there is none.
     headless: AtomicBool,
-    /// The server does not take a PUBLISH inside a script: it follows in a request of its own.
-    publishes_apart: AtomicBool,
+    /// The server does not accept a PUBLISH inside a script: it is sent in a second request.
+    publishes_separately: AtomicBool,
 }
 
-/// A script, made when it is first needed.
+/// A script, built when it is first used.
 #[derive(Debug, Default)]
 struct Loaded {
     script: OnceLock<Script>,
-    /// The server has seen it: its hash will do. Until then the text goes along, so that the first call costs one round
-    /// trip too.
+    /// The server has the script, so that its hash is enough. Until then the text is sent, so that the first call is
+    /// one round trip too.
     seen: AtomicBool,
 }
 
@@ -110,18 +110,18 @@ struct Form {
     publishes: bool,
 }
 
-/// A batch on its way to an answer.
+/// A batch that is being sent, and its latest answer.
 struct Sending<'a> {
     batch: &'a Batch,
     /// The latest answer.
     answer: Result<Commit, Error>,
-    /// The server did not begin it, and sending it otherwise may mend that.
+    /// The server did not run it, and may accept it in another form: send it again.
     again: bool,
-    /// A reply was lost: an error of a later send is not the whole truth.
+    /// A reply was lost: the batch may be applied, even if a later send returns an error.
     lost: bool,
-    /// The script failed in a way that is not known, perhaps in its last step, the publish.
+    /// The script failed with an unknown error, perhaps in its last step, the publish: the writes may be applied.
     doubtful: bool,
-    /// It is applied, and its publishes are left to do.
+    /// It is applied; its publishes must still be sent.
     unpublished: bool,
     judged: Vec<Judged>,
 }
@@ -133,14 +133,14 @@ impl<T: Transport> Scripted<T> {
             limit,
             scripts: Default::default(),
             headless: AtomicBool::new(T::SCRIPT_HEAD.is_empty()),
-            publishes_apart: AtomicBool::new(false),
+            publishes_separately: AtomicBool::new(false),
         }
     }
 
     fn form(&self) -> Form {
         Form {
             head: !self.headless.load(Ordering::Relaxed),
-            publishes: !self.publishes_apart.load(Ordering::Relaxed),
+            publishes: !self.publishes_separately.load(Ordering::Relaxed),
         }
     }
 
@@ -157,7 +157,7 @@ impl<T: Transport> Scripted<T> {
     }
 
     fn remember_to_publish_apart(&self) {
-        if !self.publishes_apart.swap(true, Ordering::Relaxed) {
+        if !self.publishes_separately.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the server does not let a script publish: publishes now follow in a request of their own"
             );
@@ -168,7 +168,7 @@ impl<T: Transport> Scripted<T> {
         Instant::now() + self.limit
     }
 
-    /// One round trip, and one more where the connection broke and `repeatable` says that it may be.
+    /// One round trip, and a second one if the connection broke and the commands are `repeatable`.
     async fn exchange(
         &self,
         commands: &[Command<'_>],
@@ -197,10 +197,10 @@ impl<T: Transport> Scripted<T> {
         }
     }
 
-    /// Batches in one request, in order. What the server did not begin is sent again in another way: with the script's
-    /// text if the server has forgotten it, without what it does not take, or with a judgement that only we can make.
-    /// (Such a batch may run behind its followers of this request: behind one that another client's load of the script
-    /// let through, or that has nothing to be judged.)
+    /// Sends batches in one request, in order. A batch that the server did not run is sent again in another form: with
+    /// the script's text if the server no longer has it, without the parts that the server does not accept, or with a
+    /// comparison that only the client can make. (Such a batch may then run after batches that follow it in this
+    /// request: those that another client's load of the script let through, or that need no comparison.)
     async fn run(&self, batches: &[&Batch], deadline: Instant) -> Vec<Result<Commit, Error>> {
         let mut all: Vec<Sending<'_>> = batches.iter().map(|batch| Sending::new(batch)).collect();
         let mut form = self.form();
@@ -216,7 +216,7 @@ impl<T: Transport> Scripted<T> {
         all.into_iter().map(|sending| sending.answer).collect()
     }
 
-    /// Sends what waits in this form, and says in which form to send what still waits.
+    /// Sends the waiting batches in this form. Returns the form for those that must be sent again.
     async fn attempt(&self, waiting: &mut [&mut Sending<'_>], form: Form, deadline: Instant) -> Form {
         let loaded = &self.scripts[usize::from(form.head) * 2 + usize::from(form.publishes)];
         let script = loaded.script.get_or_init(|| Script::new(self.head(form), form.publishes));
@@ -268,7 +268,7 @@ impl<T: Transport> Scripted<T> {
                 }
                 Err(error) => error,
             };
-            // The same error without a publish was not the publish's, and came before the first write.
+            // If the same error comes without a publish, the publish was not its cause: it came before the first write.
             sending.lost |= sending.doubtful && !error.is_unknown();
             let publishes = form.publishes && sending.batch.publishes();
             if error.is_script_unknown() {
@@ -278,14 +278,14 @@ impl<T: Transport> Scripted<T> {
                 next.head = false;
                 sending.doubtful = publishes;
             } else if error.is_unknown() && publishes {
-                // Perhaps the server does not take a script with a PUBLISH. If that was it, it is remembered.
+                // Perhaps the server does not accept a PUBLISH in a script. Try without; if that works, remember it.
                 next.publishes = false;
                 sending.doubtful = true;
             } else {
                 sending.failed(error.into());
                 continue;
             }
-            // What may have been written already is sent again only if it then recognises itself.
+            // A batch that may be applied already is sent again only if it is repeatable.
             sending.again = !sending.doubtful || sending.batch.is_repeatable();
             if sending.again {
                 sending.failed_for_now(error.into());
@@ -296,7 +296,7 @@ impl<T: Transport> Scripted<T> {
         next
     }
 
-    /// Rings what was applied, where the script could not. The batch stands whatever comes of it.
+    /// Sends the publishes that the script could not send. The batches stay applied, even if this fails.
     async fn publish(&self, batches: Vec<&Batch>, deadline: Instant) {
         let writes = batches.into_iter().flat_map(Batch::writes);
         let commands: Vec<Command<'_>> = writes
@@ -344,14 +344,14 @@ impl<'a> Sending<'a> {
         self.again = false;
     }
 
-    /// The answer if this send should be the last.
+    /// The answer, unless the batch is sent again.
     fn failed_for_now(&mut self, error: Error) {
         self.answer = Err(if self.lost { error.after_a_lost_reply() } else { error });
     }
 }
 
-/// Bytes of a write in a request, at most: a character of JSON may need six.
-fn weight(write: &Write) -> usize {
+/// Upper bound of the size of a write in a JSON request, in bytes: an escaped character needs up to six.
+fn max_encoded_size(write: &Write) -> usize {
     let escaped = |text: &str| {
         let byte = |byte: u8| match byte {
             b'"' | b'\\' => 2,
@@ -369,7 +369,7 @@ impl<T: Transport> Store for Scripted<T> {
         if T::READS_ARE_FRESH {
             return self.ask(Command::of(["GET", key.as_str()]), self.deadline()).await?.text_or_nil();
         }
-        // "Refuse unless nothing is there" brings back what is there.
+        // A check for an absent key is refused if there is a value, and the refusal contains it.
         match self.commit(&Batch::new().check(key, Expect::Absent)).await? {
             Commit::Applied(_) => Ok(None),
             Commit::Refused(refusal) => Ok(refusal.into_iter().next().and_then(|mismatch| mismatch.there)),
@@ -381,7 +381,8 @@ impl<T: Transport> Store for Scripted<T> {
         if T::READS_ARE_FRESH
             && let Some(command) = Command::set_if_absent(batch)
         {
-            // The one batch that a plain command can say: a claim or a lock. On refusal GET brings what is there.
+            // A single put-if-absent (a claim or a lock) needs no script. If it is refused, the GET option of SET
+            // returns the stored value.
             let repeatable = batch.is_repeatable();
             let Exchange { mut replies, resent } =
                 self.exchange(&[command], repeatable, self.deadline()).await?;
@@ -401,8 +402,8 @@ impl<T: Transport> Store for Scripted<T> {
         let mut size = 0;
         for batch in batches {
             let invalid = batch.validate(self.max_value()).err();
-            let more: usize = batch.writes().iter().map(weight).sum();
-            if !waiting.is_empty() && (invalid.is_some() || size + more > MAX_REQUEST) {
+            let more: usize = batch.writes().iter().map(max_encoded_size).sum();
+            if !waiting.is_empty() && (invalid.is_some() || size + more > MAX_REQUEST_BYTES) {
                 answers.extend(self.run(&waiting, deadline).await);
                 waiting.clear();
                 size = 0;
@@ -457,6 +458,6 @@ impl<T: Transport> Store for Scripted<T> {
     }
 
     fn max_value(&self) -> usize {
-        MAX_REQUEST
+        MAX_REQUEST_BYTES
     }
 }

@@ -1,6 +1,6 @@
-//! The Redis protocol: a small pool of connections, each for one caller at a time. They are made when they are needed,
-//! and nothing works in the background: the `redis` crate's own connection lives in a task, which costs a caller on
-//! Lambda more than the round trip leaves room for.
+//! The Redis protocol: a small pool of connections, each used by one caller at a time. Connections are opened on
+//! demand, and there is no background task: the `redis` crate's own connection runs in a task, and on Lambda the switch
+//! between tasks costs too much of a round trip's time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,21 +23,21 @@ use super::{Failure, Scripted, Transport};
 use crate::{BoxStream, Error};
 use onetap_config::Secret;
 
-/// Requests that are on their way at once, each on a connection of its own. A Lambda function needs one or a few; more
-/// callers than that wait for their turn within their time limit.
+/// Maximum number of concurrent requests, each on its own connection. A Lambda function needs one or a few. Further
+/// callers wait, within their time limit.
 const MAX_CONNECTIONS: usize = 32;
 
-/// A connection that was idle for longer is not used again. NAT gateways and load balancers of AWS forget a silent
-/// connection after 350 s, without a word to either side.
+/// A connection that was idle for longer is closed. NAT gateways and load balancers of AWS drop an idle connection
+/// after 350 s, without notice to either side.
 const MAX_IDLE: Duration = Duration::from_secs(300);
 
 /// A Redis server.
 pub struct Resp {
     client: Client,
-    /// Built for the first connection that needs it: a function that starts must not wait for it.
+    /// Built for the first TLS connection, so that it does not delay the start of a function.
     tls: OnceLock<TlsConnector>,
     slots: Semaphore,
-    /// The connection that was used last is at the end, and is the next to be used.
+    /// A stack: the connection that was used last is used next.
     idle: Mutex<Vec<Wire>>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for Resp {
 }
 
 impl Scripted<Resp> {
-    /// The server at `url`, each call within `limit`. Connects to nothing yet.
+    /// A store on the server at `url`. `limit` is the time limit of each call. Does not connect yet.
     pub fn new(url: &Secret, limit: Duration) -> Result<Scripted<Resp>, Error> {
         Ok(Scripted::over(Resp::new(url)?, limit))
     }
@@ -81,21 +81,21 @@ impl Resp {
         }
     }
 
-    /// Keeps what `request` gave back.
+    /// Returns to the pool what [`Wire::request`] has returned: the connection, or `None` after `READONLY`.
     fn put_back(&self, wire: Option<Wire>) {
         let mut idle = self.idle();
         match wire {
             Some(wire) => {
-                // What a burst of callers left behind.
+                // Close connections that were opened for a burst of callers.
                 idle.retain(|other| other.idle_for() < MAX_IDLE);
                 idle.push(wire);
             }
-            // The server is a replica now, and the other connections lead to the same one.
+            // The server is a replica now, and the other connections lead to the same server.
             None => idle.clear(),
         }
     }
 
-    /// One round trip over an idle connection or a new one. `sent` becomes true with the first byte of the commands.
+    /// One round trip over an idle connection or a new one. `sent` becomes true when the first write succeeds.
     async fn exchange(&self, commands: &[Command<'_>], sent: &mut bool) -> Result<Vec<Reply>, Failure> {
         let no_connection = || Failure::Final(Error::not_sent("no connection"));
         let _slot = self.slots.acquire().await.map_err(|_| no_connection())?;
@@ -111,7 +111,7 @@ impl Resp {
                 }
                 Err(_) if *sent => return Err(Failure::Interrupted),
                 Err(_) if is_new => return Err(no_connection()),
-                // Nothing of it left, so that anything may be sent once more, over the next connection.
+                // Nothing was sent, so any request may be sent again, over the next connection.
                 Err(_) => {}
             }
         }
@@ -126,7 +126,7 @@ impl Resp {
         };
         let no_connection = |_| Error::not_sent("no connection");
         let stream = connected(host, port).await.map_err(no_connection)?;
-        // Small commands one after the other: none is to wait for the reply to the one before.
+        // Without it, Nagle's algorithm would delay small commands until the reply to the one before.
         stream.set_nodelay(true).map_err(no_connection)?;
         let wire = if tls {
             let name =
@@ -154,7 +154,7 @@ impl Resp {
         let (replies, wire) = wire.request(&commands, &mut false).await.map_err(no_connection)?;
         for (reply, refusal) in replies.into_iter().zip(refusals) {
             if let Reply::Error(error) = reply {
-                // A server that is loading or full says so now, and takes the password later.
+                // A server that is loading or full refuses the login too, but only for now.
                 let error = Error::from(error);
                 return Err(if error.is_retryable() { error } else { Error::rejected(refusal) });
             }
@@ -167,7 +167,8 @@ impl Resp {
     }
 }
 
-/// All addresses at once, and the first that answers: one that is down must not use up the time of the others.
+/// Connects to all addresses of the host at once, and returns the first connection: an address that is down must not
+/// use up the time limit.
 async fn connected(host: &str, port: u16) -> std::io::Result<TcpStream> {
     let tries: Vec<_> = lookup_host((host, port)).await?.map(|at| TcpStream::connect(at).boxed()).collect();
     match tries.is_empty() {
@@ -217,7 +218,7 @@ mod tests {
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
     use tokio_rustls::{TlsAcceptor, rustls};
 
-    /// TLS in front of a Redis: where it listens, and what to trust.
+    /// A TLS proxy in front of a Redis: its URL and its certificate.
     async fn secured(redis: &Redis) -> (String, CertificateDer<'static>) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = made.cert.der().clone();
@@ -256,7 +257,7 @@ mod tests {
             })
             .collect();
         tokio::time::advance(MAX_IDLE / 2).await;
-        // The one that is in use stays; the others, which nobody needs, go.
+        // The connection that is in use stays; the idle ones are closed.
         assert!(redis.take_idle().await.is_some());
         tokio::time::advance(MAX_IDLE / 2).await;
         let (ours, _theirs) = tokio::io::duplex(64);
@@ -289,7 +290,7 @@ mod tests {
         let ring = Batch::new().publish(&Channel::new("c").unwrap(), "text");
         assert!(matches!(friend.commit(&ring).await.unwrap(), Commit::Applied(_)));
         assert_eq!(rings.next().await, Some(Ok(())));
-        // More than a record of TLS holds, there and back.
+        // A value that is larger than a TLS record, in both directions.
         let (key, long) = (Key::new("long").unwrap(), "x".repeat(300_000));
         let put = Batch::new().put(&key, Expect::Absent, long.as_str(), Duration::from_secs(60));
         assert!(matches!(friend.commit(&put).await.unwrap(), Commit::Applied(_)));

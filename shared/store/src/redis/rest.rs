@@ -1,8 +1,8 @@
 //! Upstash's REST API: a command is a JSON array, a pipeline an array of those.
 //!
-//! The client is our own and small. The published one for Rust needs a nightly compiler, knows neither scripts nor
-//! pipelines, and reads a 401 as "somebody else holds the lock". Here whatever is not clearly an answer of Upstash
-//! (429, 5xx, a proxy's HTML, half a body) is *unavailable*, never "no".
+//! This is a small client of our own. The published one for Rust needs a nightly compiler, supports neither scripts nor
+//! pipelines, and takes a 401 for "somebody else holds the lock". Here every response that is not clearly an answer of
+//! Upstash (429, 5xx, a proxy's HTML, an incomplete body) is the error *unavailable*, never a refusal.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,20 +22,20 @@ use super::{Failure, Scripted, Transport};
 use crate::{BoxStream, Error};
 use onetap_config::Secret;
 
-/// Upstash takes requests of 10 MB.
-const MAX_REQUEST: usize = 10_000_000;
-/// A reply may hold as many values as a refused batch names.
-const MAX_REPLY: usize = 64 << 20;
+/// Upstash accepts requests of up to 10 MB.
+const MAX_REQUEST_BYTES: usize = 10_000_000;
+/// A reply can contain a value for each key of a refused batch.
+const MAX_REPLY_BYTES: usize = 64 << 20;
 /// No message is longer than the request that published it. A longer line means that the peer is not Upstash.
-const MAX_LINE_BYTES: usize = MAX_REQUEST;
-/// What is kept of a line.
+const MAX_LINE_BYTES: usize = MAX_REQUEST_BYTES;
+/// Number of bytes that are kept of a line.
 const MAX_LINE_HEAD_BYTES: usize = 4 * 1024;
 
 /// A database at Upstash.
 pub struct Rest {
     client: Client,
     url: String,
-    /// For one command, and for several.
+    /// The address for one command; `pipeline` is for several.
     single: Uri,
     pipeline: Uri,
     authorization: header::HeaderValue,
@@ -48,7 +48,7 @@ impl fmt::Debug for Rest {
 }
 
 impl Scripted<Rest> {
-    /// The database at `url`, each call within `limit`. Connects to nothing yet.
+    /// A store on the database at `url`. `limit` is the time limit of each call. Does not connect yet.
     pub fn new(url: &str, token: &Secret, limit: Duration) -> Result<Scripted<Rest>, Error> {
         let mut authorization = header::HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
             .map_err(|_| Error::rejected("the token has characters that no header can carry"))?;
@@ -65,8 +65,8 @@ fn address(url: &str, path: &str) -> Result<Uri, Error> {
 
 impl Rest {
     fn request(&self, address: Uri, body: Vec<u8>) -> Result<Request<Bytes>, Error> {
-        if body.len() > MAX_REQUEST {
-            return Err(Error::TooLarge { size: body.len(), limit: MAX_REQUEST });
+        if body.len() > MAX_REQUEST_BYTES {
+            return Err(Error::TooLarge { size: body.len(), limit: MAX_REQUEST_BYTES });
         }
         Request::post(address)
             .header(header::AUTHORIZATION, &self.authorization)
@@ -79,7 +79,7 @@ impl Rest {
 #[async_trait]
 impl Transport for Rest {
     const READS_ARE_FRESH: bool = false;
-    // Without it Upstash runs a script under a lock on the whole database.
+    // Without this flag, Upstash locks the whole database while it runs a script.
     const SCRIPT_HEAD: &'static str = "#!lua flags=allow-key-locking\n";
 
     async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure> {
@@ -92,7 +92,7 @@ impl Transport for Rest {
         };
         let body = body.map_err(|_| Failure::Final(Error::rejected("not JSON")))?;
         let request = self.request(address.clone(), body).map_err(Failure::Final)?;
-        let response = self.client.send(request, deadline, MAX_REPLY).await.map_err(failure)?;
+        let response = self.client.send(request, deadline, MAX_REPLY_BYTES).await.map_err(failure)?;
         let (status, body) = (response.status(), response.body());
         if commands.len() > 1
             && status.is_success()
@@ -103,7 +103,7 @@ impl Transport for Rest {
         }
         match Answer::read(body, status).map_err(Failure::Final)? {
             one if commands.len() == 1 => Ok(vec![one]),
-            // The request as a whole was turned down: that is the answer to each of its commands.
+            // The whole request was refused: that is the reply to each of its commands.
             Reply::Error(error) => Ok(commands.iter().map(|_| Reply::Error(error.clone())).collect()),
             _ => Err(Failure::Final(unexpected(status))),
         }
@@ -134,7 +134,7 @@ impl Transport for Rest {
     }
 }
 
-/// `{"result": …}` or `{"error": "CODE …"}`; everything else is not Upstash speaking.
+/// `{"result": …}` or `{"error": "CODE …"}`. Every other body is not from Upstash.
 #[derive(Default)]
 struct Answer {
     /// `null` is a result too.
@@ -157,7 +157,7 @@ impl Answer {
     }
 }
 
-/// Not derived: a derived one would take `["result", "error"]` too.
+/// Not derived: a derived implementation would accept an array `[result, error]` too.
 impl<'de> Deserialize<'de> for Answer {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Answer, D::Error> {
         struct AsAnswer;
@@ -188,7 +188,7 @@ impl<'de> Deserialize<'de> for Answer {
     }
 }
 
-/// Straight from the bytes: a tree of JSON in between costs as much as the rest of the reading.
+/// Decoded without a `serde_json::Value` in between, which would take as long as everything else.
 impl<'de> Deserialize<'de> for Reply {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Reply, D::Error> {
         struct AsReply;
@@ -236,12 +236,12 @@ fn unexpected(status: StatusCode) -> Error {
         }
         StatusCode::PAYLOAD_TOO_LARGE => Error::rejected("HTTP 413: the request is too large"),
         StatusCode::TOO_MANY_REQUESTS => Error::not_sent("HTTP 429: too many requests"),
-        // The request was received, and somebody else answered for Upstash: it may have got through.
+        // Somebody else, such as a proxy, answered. The request may have reached Upstash.
         status => Error::unknown(format!("HTTP {} with a body that is no answer", status.as_u16())),
     }
 }
 
-/// The error of an answer that should have been a stream.
+/// The error in a response that should have been an event stream.
 async fn refused(response: Response<Incoming>, deadline: Instant) -> Error {
     let status = response.status();
     let mut lines = Lines::of(response);
@@ -273,11 +273,11 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// A body, line by line; the last one may be without its end. Of each line only the head is kept: a ring is known by it,
-/// and the error of an answer that should have been a stream is shorter.
+/// Reads a body line by line; the last line may have no line end. Only the beginning of each line is kept: it is enough
+/// to recognise a message, and the error in a response that should have been a stream is shorter.
 struct Lines {
     body: Incoming,
-    /// What was received and not looked at yet.
+    /// Bytes that were received and not read yet.
     piece: Bytes,
     head: Vec<u8>,
     length: usize,
@@ -288,7 +288,7 @@ impl Lines {
         Lines { body: response.into_body(), piece: Bytes::new(), head: Vec::new(), length: 0 }
     }
 
-    /// Returns at the first line that begins with `start`, or with nothing at the end.
+    /// Returns at the first line that begins with `start`; `None` at the end of the body.
     async fn find(&mut self, start: &[u8]) -> Option<()> {
         while !self.next().await?.starts_with(start) {}
         Some(())
@@ -297,7 +297,7 @@ impl Lines {
     async fn next(&mut self) -> Option<Vec<u8>> {
         use onetap_http::BodyExt;
         loop {
-            // Data that keeps coming must not keep the time limit from being looked at.
+            // Without this, data that keeps arriving would prevent the timeout from being polled.
             tokio::task::coop::consume_budget().await;
             let end = self.piece.iter().position(|byte| *byte == b'\n');
             let part = self.piece.split_to(end.map_or(self.piece.len(), |end| end + 1));

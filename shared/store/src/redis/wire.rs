@@ -4,8 +4,8 @@
 //! connection together with the request, so that no later caller can read a reply that was meant for it. No task works
 //! in the background, where Lambda would freeze it.
 //!
-//! The `redis` crate packs the commands. The replies are read here, because the crate's parser searches the whole of an
-//! unfinished line again with every piece of it.
+//! The `redis` crate encodes the commands. The replies are parsed here, because the crate's parser starts again at the
+//! beginning of an incomplete reply whenever more bytes arrive: a long reply would take quadratic time.
 
 use std::io;
 use std::pin::Pin;
@@ -25,30 +25,30 @@ const MAX_LINE_BYTES: u64 = 64 * 1024;
 /// Redis bulk strings are at most 512 MB. A longer length means that the peer does not speak RESP.
 const MAX_BULK_BYTES: u64 = 512 << 20;
 
-/// No reply that we ask for is nested deeper than a list of records with their fields.
+/// The deepest reply is a list of records with their fields. Deeper nesting means that the peer does not speak RESP.
 const MAX_DEPTH: usize = 8;
 
-/// A TLS record holds no more. A first write within one record that fails has delivered nothing that the server can
-/// read.
+/// The maximum size of a TLS record. The server cannot decrypt an incomplete record, so if the first write fails, the
+/// server has received no part of a command.
 const FIRST_WRITE_BYTES: usize = 16 * 1024;
 
-/// A connection that was idle for longer may have been closed meanwhile, without the runtime having been told.
-const CERTAINLY_OPEN: Duration = Duration::from_millis(10);
+/// After a longer idle time the peer may have closed the connection, and tokio may not have read that event yet.
+const POLL_SOCKET_AFTER: Duration = Duration::from_millis(10);
 
 /// A byte stream: plain TCP, or TLS.
-pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytes for S {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
-/// One connection.
+/// A connection, used by one caller at a time.
 pub(super) struct Wire {
-    stream: BufReader<Box<dyn Bytes>>,
+    stream: BufReader<Box<dyn ByteStream>>,
     idle_since: Instant,
-    /// The server has answered `READONLY`: it was the primary, and has become a replica.
+    /// The server has answered `READONLY`: it was the primary and is a replica now.
     read_only: bool,
 }
 
 impl Wire {
-    pub(super) fn new(stream: Box<dyn Bytes>) -> Wire {
+    pub(super) fn new(stream: Box<dyn ByteStream>) -> Wire {
         Wire { stream: BufReader::new(stream), idle_since: Instant::now(), read_only: false }
     }
 
@@ -56,19 +56,20 @@ impl Wire {
         self.idle_since.elapsed()
     }
 
-    /// Whether a connection that was `idle_for` so long can carry a request: the other side has neither closed it nor
-    /// sent what nobody asked for.
+    /// Whether a request can be sent: the peer has neither closed the connection nor sent data that nobody requested.
+    /// `idle_for` is how long the connection was idle.
     pub(super) async fn is_open(&mut self, idle_for: Duration) -> bool {
-        if idle_for > CERTAINLY_OPEN {
-            // A Lambda that was frozen, or a thread that was blocked: the runtime must look at its sockets first.
+        if idle_for > POLL_SOCKET_AFTER {
+            // After a Lambda was frozen or a thread was blocked, tokio must poll its sockets first.
             tokio::task::yield_now().await;
         }
         let mut context = Context::from_waker(Waker::noop());
         Pin::new(&mut self.stream).poll_read(&mut context, &mut ReadBuf::new(&mut [0])).is_pending()
     }
 
-    /// Sends commands and reads a reply for each. `sent` becomes true with the first byte that leaves: an error before
-    /// that means that nothing arrived. The connection comes back unless the server has become a read-only replica.
+    /// Sends commands and reads a reply for each. `sent` becomes true when the first write succeeds: an error before
+    /// that means that the server has received no command (see [`FIRST_WRITE_BYTES`]). Returns the connection too,
+    /// unless the server has become a read-only replica.
     pub(super) async fn request(
         mut self,
         commands: &[Command<'_>],
@@ -80,13 +81,13 @@ impl Wire {
             replies.push(self.reply(0).await?);
         }
         if !self.stream.buffer().is_empty() {
-            return Err(no_redis());
+            return Err(protocol_error());
         }
         self.idle_since = Instant::now();
         Ok((replies, (!self.read_only).then_some(self)))
     }
 
-    /// Subscribes to `channel`. Each item is a message that was published there, until the connection ends.
+    /// Subscribes to `channel`. The stream has an item for each message, and ends with the connection.
     pub(super) async fn subscribe(
         mut self,
         channel: &str,
@@ -94,11 +95,11 @@ impl Wire {
         self.write(&[Command::of(["SUBSCRIBE", channel])], &mut false).await?;
         match self.reply(0).await? {
             Reply::Error(error) => return Ok(Err(error.into())),
-            reply if reply.is_push("subscribe") => {}
-            _ => return Err(no_redis()),
+            reply if reply.is_pubsub("subscribe") => {}
+            _ => return Err(protocol_error()),
         }
         Ok(Ok(stream::unfold(self, |mut wire| async move {
-            while !wire.reply(0).await.ok()?.is_push("message") {}
+            while !wire.reply(0).await.ok()?.is_pubsub("message") {}
             Some(((), wire))
         })))
     }
@@ -121,13 +122,13 @@ impl Wire {
 
     async fn reply(&mut self, depth: usize) -> io::Result<Reply> {
         let line = self.line().await?;
-        let (kind, rest) = line.split_first().ok_or_else(no_redis)?;
+        let (kind, rest) = line.split_first().ok_or_else(protocol_error)?;
         let text = String::from_utf8_lossy(rest);
-        let number = || text.parse::<i64>().map_err(|_| no_redis());
+        let number = || text.parse::<i64>().map_err(|_| protocol_error());
         match kind {
             b'+' => Ok(Reply::Text(text.into_owned())),
             b'-' => {
-                // Older servers wrap it in the error of the script.
+                // Older servers report READONLY inside a script error.
                 self.read_only |= text.contains("READONLY");
                 Ok(Reply::Error(ServerError::new(&text)))
             }
@@ -141,7 +142,7 @@ impl Wire {
                 }
                 Ok(Reply::List(replies))
             }
-            _ => Err(no_redis()),
+            _ => Err(protocol_error()),
         }
     }
 
@@ -149,7 +150,7 @@ impl Wire {
         let mut line = Vec::new();
         (&mut self.stream).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
         if !line.ends_with(b"\r\n") {
-            return Err(no_redis());
+            return Err(protocol_error());
         }
         line.truncate(line.len() - 2);
         Ok(line)
@@ -157,9 +158,9 @@ impl Wire {
 
     async fn bulk(&mut self, length: u64) -> io::Result<Reply> {
         if length > MAX_BULK_BYTES {
-            return Err(no_redis());
+            return Err(protocol_error());
         }
-        // The length is the peer's word: a large one gets its memory as the bytes come.
+        // The length is untrusted: for a large one, memory is allocated as the bytes arrive.
         let mut bytes = Vec::with_capacity(length.min(MAX_LINE_BYTES) as usize + 2);
         (&mut self.stream).take(length + 2).read_to_end(&mut bytes).await?;
         if bytes.len() as u64 != length + 2 {
@@ -168,21 +169,21 @@ impl Wire {
         bytes.truncate(bytes.len() - 2);
         Ok(match String::from_utf8(bytes) {
             Ok(text) => Reply::Text(text),
-            // Only this command's caller is concerned: the other commands were carried out.
+            // An error of this command only: the other commands were executed.
             Err(_) => Reply::Error(Error::decode("a value is not UTF-8 text").into()),
         })
     }
 }
 
 impl Reply {
-    /// Whether it is a list that begins with `kind`, as everything does that a subscription brings.
-    fn is_push(&self, kind: &str) -> bool {
+    /// Whether this is a message of a subscription of this kind: a list whose first element is `kind`.
+    fn is_pubsub(&self, kind: &str) -> bool {
         matches!(self, Reply::List(list) if matches!(list.first(), Some(Reply::Text(first)) if first == kind))
     }
 }
 
-/// The peer said what no Redis says.
-fn no_redis() -> io::Error {
+/// The peer does not speak RESP.
+fn protocol_error() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
@@ -204,7 +205,7 @@ mod tests {
         Command::of(["GET", key])
     }
 
-    /// The answer to as many commands as `count`, if the server says `bytes` and then closes the connection.
+    /// Sends `count` commands to a server that replies `bytes` and then closes the connection.
     async fn answer(bytes: &[u8], count: usize) -> io::Result<(Vec<Reply>, Option<Wire>)> {
         let (wire, mut server) = wire(1 << 20);
         server.write_all(bytes).await.unwrap();
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_reply_breaks_the_connection() {
+    async fn an_invalid_reply_breaks_the_connection() {
         for nonsense in [
             "HTTP/1.1 400\r\n",
             "\r\n",
@@ -298,18 +299,18 @@ mod tests {
         let (commands, mut sent) = ([get("key"), get("key")], false);
         let feed = async {
             server.write_all(said.as_bytes()).await.unwrap();
-            // The commands, so that nobody waits for room.
+            // Read the commands, so that the client is not blocked by a full pipe.
             server.read_exact(&mut [0; 44]).await.unwrap();
         };
         let both = async { tokio::join!(wire.request(&commands, &mut sent), feed).0 };
-        // Looking at all of it again with every piece would take hours.
+        // Parsing from the start again with every piece would take hours.
         let (mut replies, _) = timeout(Duration::from_secs(120), both).await.expect("linear").unwrap();
         assert!(matches!(replies.pop(), Some(Reply::List(list)) if list.len() == 100_000));
         assert_eq!(replies.pop().unwrap().text_or_nil().unwrap(), Some(value));
     }
 
     #[tokio::test]
-    async fn what_is_given_up_while_it_is_sent_is_never_finished() {
+    async fn a_request_that_is_dropped_while_it_is_sent_is_never_finished() {
         let (wire, mut server) = wire(16);
         let (commands, mut sent) = ([get("a-key-that-does-not-fit-into-the-pipe")], false);
         assert!(wire.request(&commands, &mut sent).now_or_never().is_none());

@@ -1,4 +1,4 @@
-//! A store that loses, delays, holds and counts calls: trouble on purpose, in front of a real one.
+//! Fault injection: a wrapper around a store that loses, delays, holds and counts calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use tokio::time::sleep;
 
 use crate::{Batch, Commit, Error, Key, Log, Position, Record, Store, forward};
 
-/// What happens to one call.
+/// The fault of one call.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     Pass,
-    /// It never reaches the store.
+    /// The call does not reach the store.
     NotSent,
-    /// It never reaches the store, and nobody can tell.
+    /// The call does not reach the store, and its sender cannot tell.
     RequestLost,
-    /// The store does it, and its answer is lost.
+    /// The store executes the call, and the reply is lost.
     ReplyLost,
-    /// It reaches the store so much later.
+    /// The call reaches the store after this delay.
     SentLate(Duration),
-    /// The store does it, and its answer comes so much later.
+    /// The store executes the call, and the reply arrives after this delay.
     AnsweredLate(Duration),
-    /// It waits at the gate before it is sent.
+    /// The call waits at the gate before it is sent.
     HeldBefore(Gate),
-    /// The store does it, and the answer waits at the gate.
+    /// The store executes the call, and the reply waits at the gate.
     HeldAfter(Gate),
 }
 
-/// Where a call waits until the test lets it go on.
+/// A call waits here until the test lets it continue.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<(Semaphore, Semaphore)>);
 
@@ -43,14 +43,14 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// A closed one.
+    /// A closed gate.
     pub fn new() -> Gate {
         Gate::default()
     }
 
-    /// Returns when a call has come to the gate.
+    /// Returns when a call has arrived at the gate.
     pub async fn reached(&self) {
-        // The semaphores are never closed, so that waiting cannot fail.
+        // This cannot fail: the semaphores are never closed.
         if let Ok(permit) = self.0.0.acquire().await {
             permit.forget();
         }
@@ -61,7 +61,7 @@ impl Gate {
         self.0.1.add_permits(1);
     }
 
-    /// Comes to the gate, and waits until it may pass.
+    /// Arrives at the gate, and waits until it is opened.
     pub async fn pass(&self) {
         self.0.0.add_permits(1);
         if let Ok(permit) = self.0.1.acquire().await {
@@ -72,8 +72,8 @@ impl Gate {
 
 type Plan = dyn Fn(usize) -> Fault + Send + Sync;
 
-/// A store whose calls are numbered from 1 and meet the fault that a plan has for their number. Watching is left
-/// alone, and is no call.
+/// A store whose calls are numbered from 1 and have the fault that a plan gives for their number. `watch` has no number
+/// and no fault.
 pub struct Faulty {
     store: Arc<dyn Store>,
     plan: Box<Plan>,
@@ -97,7 +97,7 @@ impl Faulty {
         Faulty::new(store, move |call| faults.get(call - 1).cloned().unwrap_or(Fault::Pass))
     }
 
-    /// `store` as it is, counted.
+    /// `store` without faults, to count its calls.
     pub fn counting(store: Arc<dyn Store>) -> Arc<Faulty> {
         Faulty::new(store, |_| Fault::Pass)
     }
@@ -107,7 +107,7 @@ impl Faulty {
         self.calls.load(Ordering::SeqCst)
     }
 
-    async fn meet<T>(&self, call: impl Future<Output = T>) -> Result<T, Error> {
+    async fn inject<T>(&self, call: impl Future<Output = T>) -> Result<T, Error> {
         match (self.plan)(self.calls.fetch_add(1, Ordering::SeqCst) + 1) {
             Fault::Pass => Ok(call.await),
             Fault::NotSent => Err(Error::not_sent("lost on its way, on purpose")),
@@ -141,20 +141,20 @@ impl Faulty {
 #[async_trait]
 impl Store for Faulty {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.meet(self.store.get(key)).await?
+        self.inject(self.store.get(key)).await?
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        self.meet(self.store.commit(batch)).await?
+        self.inject(self.store.commit(batch)).await?
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let answers = self.meet(self.store.commit_each(batches)).await;
+        let answers = self.inject(self.store.commit_each(batches)).await;
         answers.unwrap_or_else(|error| batches.iter().map(|_| Err(error.clone())).collect())
     }
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.meet(self.store.read(log, after, limit)).await?
+        self.inject(self.store.read(log, after, limit)).await?
     }
 
     forward!(store: watch, max_value);

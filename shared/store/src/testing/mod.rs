@@ -1,4 +1,4 @@
-//! For tests, ours and those of whoever writes a backend: what a store promises, and a store that misbehaves.
+//! Support for tests of this crate and of other backends: the conformance suite, fault injection and random batches.
 
 pub mod conformance;
 mod faulty;

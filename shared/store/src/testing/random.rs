@@ -1,5 +1,5 @@
-//! Random batches, from a number: the same number makes the same batches. For comparing a backend with memory, which
-//! is the oracle, and for histories that can be run again.
+//! Random batches from a seed: the same seed gives the same batches. They compare a backend with the in-memory store,
+//! which is the oracle.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::testing::conformance::Names;
 use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Record, Store, Ttl, Value};
 
-/// A small, repeatable source of randomness (splitmix64): good enough to stir, useless to hide.
+/// A small deterministic random number generator (splitmix64), not for cryptography.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-/// A few keys and logs that random batches fight over.
+/// The keys and logs that random batches use.
 #[derive(Debug)]
 pub struct Field {
     keys: Vec<Key>,
@@ -46,16 +46,16 @@ pub struct Field {
 }
 
 impl Field {
-    /// Names that nobody else has.
+    /// Keys and logs with names that no other test uses.
     pub fn new(names: &Names) -> Field {
         Field {
-            // The last is a log's name too: who comes first has it.
+            // The last is also the name of a log: the first write decides which of the two it is.
             keys: ["a", "b", "鍵 🔑", "d", "x"].map(|name| names.key(name)).to_vec(),
             logs: ["x", "y"].map(|name| names.log(name)).to_vec(),
         }
     }
 
-    /// A batch of up to six writes, some of them certain to be refused.
+    /// A batch of up to five writes. Some batches are always refused.
     pub fn batch(&self, random: &mut Random) -> Batch {
         let text = |random: &mut Random| match random.below(4) {
             0 => sequenced(random.below(6) as u64),
@@ -72,7 +72,7 @@ impl Field {
         };
         let mut batch = Batch::new();
         let mut appends = 0;
-        // Now and then a key comes up twice, and both stores must reject the batch.
+        // Sometimes a key is named twice, and both stores must reject the batch.
         for log in &self.logs {
             if random.below(4) == 0 {
                 let (text, ttl) = (text(random), ttl(random));
@@ -98,15 +98,15 @@ impl Field {
         batch
     }
 
-    /// Everything there is: the keys' values, then the logs' records.
+    /// The values of all keys, then the records of all logs.
     async fn state(&self, store: &Arc<dyn Store>, given: &Positions) -> Result<Vec<String>, Error> {
         let mut state = Vec::new();
         for key in &self.keys {
-            let value = told(store.get(key).await)?;
+            let value = comparable(store.get(key).await)?;
             state.push(format!("{:?}", value.map(|there| there.map(|text| given.plain(&text)))));
         }
         for log in &self.logs {
-            match told(store.read(log, None, 1000).await)? {
+            match comparable(store.read(log, None, 1000).await)? {
                 Ok(records) => state.extend(records.into_iter().map(|Record { position, text }| {
                     format!("{}: {text}", given.plain(&position.to_string()))
                 })),
@@ -117,8 +117,8 @@ impl Field {
     }
 }
 
-/// That a name holds the other kind is an answer too.
-fn told<T>(answer: Result<T, Error>) -> Result<Result<T, String>, Error> {
+/// Turns the error that a name is of the other kind into a result that can be compared.
+fn comparable<T>(answer: Result<T, Error>) -> Result<Result<T, String>, Error> {
     match answer {
         Err(error @ Error::Decode { .. }) => Ok(Err(error.to_string())),
         answer => answer.map(Ok),
@@ -129,8 +129,8 @@ fn sequenced(seq: u64) -> String {
     format!(r#"{{"seq":{seq},"note":"事件"}}"#)
 }
 
-/// The positions a store gave. They mean nothing but their order (and two logs may give the same), so that two stores
-/// are compared by where one stands, not by which.
+/// The positions that a store has returned. Two stores return different positions, so each position is replaced by the
+/// same text before the stores are compared.
 #[derive(Default)]
 struct Positions(HashSet<String>);
 

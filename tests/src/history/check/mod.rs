@@ -1,4 +1,4 @@
-//! The checker: could one store in one place, doing one thing after the other, have given all these answers?
+//! The linearizability checker: could a single store that executes one call after another have given all these answers?
 //!
 //! # The rules
 //!

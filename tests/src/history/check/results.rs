@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Rules, Violation};
-use crate::history::client::{RECORD_PREFIX, SWAPPED};
+use crate::history::client::{CAS_KEY_PART, RECORD_PREFIX};
 use crate::history::event::{Answer, Call, Change, Expected, Layer};
 use crate::history::history::{History, Operation};
 
@@ -84,7 +84,7 @@ fn sums(
     for operation in history.operations.iter().filter(|operation| operation.layer == Layer::Store) {
         let Call::Commit(changes) = &operation.call else { continue };
         let [Change::Put { key, .. }] = changes.as_slice() else { continue };
-        if key.contains(SWAPPED) {
+        if key.contains(CAS_KEY_PART) {
             let (certain, unknown) = sums.entry(key).or_default();
             match operation.answer {
                 Answer::Applied(_) => *certain += 1,

@@ -203,7 +203,7 @@ mod registers {
 
     #[test]
     fn increments_add_up() {
-        let key = format!("k{}0", crate::history::client::SWAPPED);
+        let key = format!("k{}0", crate::history::client::CAS_KEY_PART);
         let one = |old: Expected, new: &str| commit(put(&key, old, new, None));
         let story = Story::default().store(0, 1, one(Expected::Absent, "1 a"), applied()).store(
             2,
@@ -216,7 +216,7 @@ mod registers {
 
     #[test]
     fn a_first_increment_that_was_sent_twice_may_be_refused_by_those_who_built_on_it() {
-        let key = format!("k{}0", crate::history::client::SWAPPED);
+        let key = format!("k{}0", crate::history::client::CAS_KEY_PART);
         let one = |old: Expected, new: &str| commit(put(&key, old, new, None));
         let story = Story::default()
             .store(0, 9, one(Expected::Absent, "1 a"), refused(&key, Some("2 b")))
