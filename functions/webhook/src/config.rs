@@ -1,4 +1,4 @@
-//! What the function is told by its environment.
+//! The settings that the function reads from its environment.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use onetap_store::idem;
 
 use crate::plan::Scope;
 
-/// LINE waits no longer for an answer.
-const LONGEST_DELIVERY: Duration = Duration::from_secs(2);
+/// How long LINE waits for an answer.
+const LINE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is spent of the two seconds that LINE waits. No variable sets it: more than the default is for whoever plays
-/// LINE, and waits longer.
+/// Time limits within the two seconds that LINE waits. No variable sets them: only a caller that stands in for LINE, and
+/// waits longer, sets other limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// A delivery has so long in all.
+    /// Time limit for a whole delivery.
     pub delivery: Duration,
-    /// A forecast has so long of it.
+    /// Time limit for one forecast, so that the reply still fits into the delivery.
     pub forecast: Duration,
-    /// A reply has so long of it.
+    /// Time limit for one reply, and the time that is kept for it at the end of a delivery.
     pub reply: Duration,
 }
 
@@ -41,9 +41,9 @@ pub struct Config {
     pub lock: Option<Lock>,
     /// How long the last transaction lives (`LAST_TRANSACTION_TTL`).
     pub last_transaction: Duration,
-    /// Where the markers of handled events stand, and for how long.
+    /// Prefix and TTL of the markers of handled events.
     pub idem: idem::Config,
-    /// What a delivery and its parts have of LINE's two seconds.
+    /// Time limits of a delivery and its parts.
     pub times: Times,
 }
 
@@ -66,10 +66,10 @@ impl Config {
             Some(_) => return Err(ConfigError::new("PROCESSING_LOCK_SCOPE", "is not selective or all")),
         };
         let enabled = variables.parsed("PROCESSING_LOCK_ENABLED", "true or false", true)?;
-        // A claim outlives its owner no longer than the lock does, but surely a delivery; a marker lives for the day in
-        // which LINE may redeliver.
+        // The lease of a claim covers a delivery, and is otherwise no longer than the lock. A marker lives for the day in which
+        // LINE may redeliver.
         let idem = idem::Config::from_variables(variables)?;
-        let lease_ttl = idem.lease_ttl.min(ttl.max(LONGEST_DELIVERY));
+        let lease_ttl = idem.lease_ttl.min(ttl.max(LINE_TIMEOUT));
         let idem = idem::Config { lease_ttl, result_ttl: Duration::from_secs(86_400), ..idem };
         Ok(Config {
             line: onetap_line::Config::from_variables(variables)?,

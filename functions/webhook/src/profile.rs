@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::plan::Saved;
 
-/// So many recent places are kept.
-const RECENT: usize = 5;
+/// The number of recent places that are kept.
+const MAX_RECENT: usize = 5;
 /// How long the profile of a user who has left is kept: from the unfollow, or from the last change that the user made
 /// to it in a group after that.
 const TTL_AFTER_UNFOLLOW: Duration = Duration::from_secs(30 * 86_400);
@@ -98,7 +98,7 @@ impl Profile {
 
     /// The places that were asked for, the latest first.
     pub fn recent(&self) -> Vec<&'static Place> {
-        self.recent.iter().filter_map(|name| by_name(name)).take(RECENT).collect()
+        self.recent.iter().filter_map(|name| by_name(name)).take(MAX_RECENT).collect()
     }
 
     /// With `change` made.
@@ -111,7 +111,7 @@ impl Profile {
                 let name = place.name();
                 self.recent.retain(|other| *other != name);
                 self.recent.insert(0, name);
-                self.recent.truncate(RECENT);
+                self.recent.truncate(MAX_RECENT);
             }
             ProfileChange::Here(_) if self.active => {}
             ProfileChange::Here(at) | ProfileChange::Activate(at) => self.turn(true, *at),

@@ -1,5 +1,5 @@
-//! The steps of a call, apart from the sending: for callers that send them together with other batches, and for
-//! the engine, which is built of nothing else.
+//! The batches of a call, and what the store's answers to them mean. Nothing is sent here: callers may send these batches
+//! together with others.
 //!
 //! ```text
 //! Claim ── batch() ──▶ store ── outcome() ──▶ Mine(Run) ── commit_batch() or abandon_batch() ──▶ store ── committed()
@@ -37,7 +37,7 @@ pub(super) fn lease(policy: Policy, usual: Duration, deadline: Option<Instant>) 
     })
 }
 
-/// The question whether a key may be run, from [`Call::claim`](super::Call::claim), apart from the asking.
+/// A request for the right to run a key, from [`Call::claim`](super::Call::claim). The caller sends it.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -64,11 +64,12 @@ pub struct Claim {
     pub(super) record: Key,
     pub(super) owner: String,
     pub(super) fingerprint: Option<String>,
-    /// What is written, or by a renewal was: unique by its owner, so that finding it is finding oneself.
+    /// The record's text, as the claim or its last renewal wrote it. It contains the owner's token, so that a refusal with
+    /// this text shows the owner its own claim.
     pub(super) text: String,
-    /// How long the claim is believed in, from its first send.
+    /// How long the claim lasts, from its first send.
     pub(super) lease: Duration,
-    /// How long others' claims are taken to last where they do not say.
+    /// The lease of other callers' claims, if their record does not name an end.
     pub(super) usual_lease: Duration,
     pub(super) result_ttl: Duration,
     pub(super) policy: Policy,
@@ -82,18 +83,18 @@ pub struct Claim {
 pub enum Claimed {
     /// Run the function, then commit or abandon.
     Mine(Run),
-    /// It is mine, but the answer came after what it granted had lapsed: another may be running. Don't; abandon.
+    /// It is mine, but the answer came after the lease had lapsed, so another caller may be running. Do not run: abandon.
     Late(Run),
     /// It was done before.
     Done(Done),
-    /// Somebody else is running it.
+    /// Another caller is running it.
     InProgress {
-        /// After so long, and unless it is renewed, that claim is over.
+        /// The claim ends after this time, unless it is renewed.
         left: Duration,
     },
     /// The key belongs to another payload.
     Mismatch,
-    /// Its owner has not been heard of in time, and nobody may run it before it is resolved.
+    /// Its owner did not renew it in time, and nobody may run it before it is resolved.
     Unknown,
 }
 
@@ -118,25 +119,25 @@ impl Claim {
     fn ttl(&self, lease: Duration) -> Duration {
         match self.policy {
             Policy::AtLeastOnce => lease,
-            // What lapsed would be run again. So it does not lapse with its lease, after which it is only doubtful.
+            // A claim that lapsed would be run again, so this one outlives its lease. After the lease it is unknown.
             Policy::AtMostOnce => self.result_ttl.max(lease),
         }
     }
 
-    /// The batch that claims. Sent again it claims no second time, and recognises itself.
+    /// The batch that claims. It may be sent again: it claims once, and the refusal shows that the claim is its own.
     pub fn batch(&self) -> Batch {
         Batch::new().put(&self.record, Expect::Absent, self.text.as_str(), self.ttl(self.lease))
     }
 
-    /// What the store's answer means, for a batch first sent at `sent`. A record that nobody can read is an error:
-    /// it may say that the work is done.
+    /// What the store's answer means, for a batch first sent at `sent`. An unreadable record is an error: it may say that the
+    /// work is done.
     pub fn outcome(self, sent: Instant, answer: Commit) -> Result<Claimed, crate::Error> {
         match answer {
             Commit::Applied(_) => Ok(self.granted(sent)),
             Commit::Refused(refusal) => match found(refusal, &self.record) {
                 Some(text) if text == self.text => Ok(self.granted(sent)),
                 Some(text) => self.judge(&text),
-                // What refused us is gone already: ask again.
+                // The claim that refused us is gone already: ask again.
                 None => Ok(Claimed::InProgress { left: Duration::ZERO }),
             },
         }
@@ -148,10 +149,10 @@ impl Claim {
         if Instant::now() < until { Claimed::Mine(run) } else { Claimed::Late(run) }
     }
 
-    /// What a record that is not mine says to me.
+    /// What another caller's record means.
     pub(super) fn judge(&self, text: &str) -> Result<Claimed, crate::Error> {
         let found = record::parse(text)?;
-        // One who does not tell a payload has none to compare.
+        // A caller without a fingerprint has nothing to compare.
         if let (Some(mine), Some(theirs)) = (&self.fingerprint, &found.fingerprint)
             && mine != theirs
         {
@@ -168,7 +169,7 @@ impl Claim {
     }
 }
 
-/// The right to run the function. Dropping it gives nothing back: the claim lapses by itself.
+/// The right to run the function. Dropping it releases nothing: the claim lapses by itself.
 pub struct Run {
     pub(super) claim: Claim,
     pub(super) until: Instant,
@@ -180,11 +181,11 @@ pub struct Run {
 #[derive(Debug)]
 #[must_use]
 pub enum Committed {
-    /// The result is recorded, with all that was in the batch, by this send or by one before whose reply was lost.
+    /// The result is recorded, with all of the batch, by this send or by an earlier one whose reply was lost.
     Recorded,
     /// Nothing was written: the record would have been, but these expectations of the batch's other writes failed.
     Refused(Vec<Mismatch>),
-    /// Nothing was written: a successor stands there.
+    /// Nothing was written: another owner's record is there.
     Lost,
 }
 
@@ -206,17 +207,17 @@ impl Run {
         self.batch(self.result(&Outcome::err(error)))
     }
 
-    /// The batch that puts `after` in the place of this run's own result `before`: for a result that tells how to go on,
-    /// once that is done too.
+    /// The batch that replaces this run's own result `before` by `after`: for a result that names what is left to do, once
+    /// that is done.
     pub fn amend_batch(&self, before: &impl Serialize, after: &impl Serialize) -> Batch {
         let Claim { record, result_ttl, .. } = &self.claim;
         let expect = Expect::Is(self.result(&Outcome::ok(before)));
         Batch::new().put(record, expect, self.result(&Outcome::ok(after)), *result_ttl)
     }
 
-    /// The batch that lets go, so that the next caller runs the function.
+    /// The batch that releases the claim, so that the next caller runs the function.
     ///
-    /// Nothing there any more, or somebody else's record: both are fine, so its answer needs no reading.
+    /// Its answer can be ignored: if the claim is gone, or another caller's record is there, nothing is left to do.
     pub fn abandon_batch(&self) -> Batch {
         Batch::new().delete(&self.claim.record, self.claim.text.as_str())
     }
@@ -239,7 +240,7 @@ impl Run {
         self.until
     }
 
-    /// The result of this run that a refusal found in place: a send before it had landed.
+    /// The result of this run, if a refusal shows it: an earlier send was applied.
     pub(crate) fn recorded(&self, answer: &Commit) -> Option<Done> {
         let Commit::Refused(refusal) = answer else { return None };
         let there = Mismatch::find(refusal, &self.claim.record)?.there.as_deref()?;
@@ -251,12 +252,12 @@ impl Run {
         }
     }
 
-    /// Whether a refusal speaks of the record.
+    /// Whether a refusal names the record.
     pub(super) fn is_named(&self, refusal: &[Mismatch]) -> bool {
         Mismatch::find(refusal, &self.claim.record).is_some()
     }
 
-    /// The record of `outcome`, or where that has no room, of its being done.
+    /// The record of `outcome`; if that is too large, the record that it is done.
     pub(super) fn result(&self, outcome: &Outcome) -> String {
         let Claim { owner, fingerprint, max_record, .. } = &self.claim;
         let write = |outcome| record::result(owner, fingerprint.as_deref(), outcome);
@@ -269,9 +270,9 @@ impl Run {
     pub(super) fn batch(&self, result: String) -> Batch {
         let Claim { record, text, policy, result_ttl, .. } = &self.claim;
         let expect = match policy {
-            // A claim that lapsed unnoticed may still become a result: nobody else has run.
+            // The claim may have lapsed: if nobody else has run, the result is still recorded.
             Policy::AtLeastOnce => Expect::AbsentOr(text.clone()),
-            // This one does not lapse. If it is gone, somebody has settled it, and forgetting was the answer.
+            // This claim does not lapse. If it is gone, somebody has resolved it with `Forget`.
             Policy::AtMostOnce => Expect::Is(text.clone()),
         };
         Batch::new().put(record, expect, result, *result_ttl)
@@ -289,8 +290,8 @@ impl Run {
         Batch::new().put(record, Expect::Is(text.clone()), renewed, self.claim.ttl(lease))
     }
 
-    /// Whether a refusal found this run's own claim, as a renewal left it whose reply was lost; from now on that is the
-    /// claim. Of several such renewals only one can have landed: all expected the same text.
+    /// Whether a refusal shows this run's own claim, as a renewal wrote it whose reply was lost. That text is then the claim.
+    /// Of several such renewals only one can be applied: all expected the same text.
     pub(super) fn adopt(&mut self, refusal: &[Mismatch]) -> bool {
         let there = Mismatch::find(refusal, &self.claim.record).and_then(|found| found.there.as_deref());
         match there.map(|text| (text, record::parse(text))) {
@@ -339,7 +340,7 @@ fn found(refusal: Vec<Mismatch>, key: &Key) -> Option<String> {
     refusal.into_iter().find(|mismatch| mismatch.key == *key)?.there
 }
 
-/// The time of day in milliseconds. It only labels: no write depends on it.
+/// The time of day in milliseconds. No write depends on it.
 pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

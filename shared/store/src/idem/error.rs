@@ -17,9 +17,9 @@ pub enum Error<T = Infallible, E = Infallible> {
     DeadlinePassed,
     /// The key belongs to another payload, finished or running. Nothing was run or changed.
     Mismatch,
-    /// Somebody else is running it, and did not end within the wait limit or the deadline. Not run here.
+    /// Another caller is running it, and did not end within the wait limit or the deadline. Not run here.
     InProgress {
-        /// After so long, and unless it is renewed, the claim that was seen is over. Its owner may end sooner.
+        /// The claim that was seen ends after this time, unless it is renewed. Its owner may end sooner.
         left: Duration,
     },
     /// It was done before, but its result was not kept: it was too large, or could not be read back. Not run again.
@@ -30,8 +30,8 @@ pub enum Error<T = Infallible, E = Infallible> {
     /// The store gave no usable answer. The function was not run; where it was, in a `transact` or an `edit`, none of its writes
     /// is known to have been made. To call again with the same key is safe, and tells.
     Store(crate::Error),
-    /// The function ran, but its lease was over and a successor stands in its place; the result was refused, and the
-    /// successor's is or will be the one that is replayed. Of a `transact` or an `edit` nothing was written.
+    /// The function ran, but its lease had ended and another owner has taken over. The result was refused; the other owner's
+    /// is or will be the one that is replayed. Of a `transact` or an `edit` nothing was written.
     LostLease {
         /// What the function returned: there may be something to undo.
         value: T,

@@ -19,7 +19,7 @@
 //!
 //! - [`execute`](Idempotency::execute): run it, or return what the run before returned; wait for one that is
 //!   going on.
-//! - [`consume`](Idempotency::consume): run it, or say that it was done or is being done; for queues, which deliver
+//! - [`consume`](Idempotency::consume): run it, or report that it was done or is being done; for queues, which deliver
 //!   again by themselves.
 //! - [`edit`](Idempotency::edit) and [`transact`](Idempotency::transact): the effect is a batch of store writes, and is
 //!   committed *together with* the result. For these, exactly once holds through any crash. An edit reads keys and
@@ -51,7 +51,7 @@
 //! | nothing, or a lapsed claim | the function succeeds | its value, recorded | `Executed` |
 //! | | it fails | [`Function`](Error::Function), nothing kept, the next call runs | the same |
 //! | | it fails [for good](Failure::Permanent) | [`Function`](Error::Function), kept | – |
-//! | | it outlasts its lease, and a successor stands there | [`LostLease`](Error::LostLease) with the value | the same |
+//! | | it outlasts its lease, and another owner's record is there | [`LostLease`](Error::LostLease) with the value | the same |
 //! | | the store does not confirm | [`Unrecorded`](Error::Unrecorded) with the value; `transact`, `edit`: [`Store`](Error::Store) | `Unrecorded` |
 //! | | it panics, or the call is dropped | the claim lapses, the policy decides | the same |
 //! | a result | | that value, or that failure | `AlreadyDone` |
@@ -63,21 +63,19 @@
 //! | something unreadable | | [`Store`](Error::Store), and it is left as it is | the same |
 //! | no answer from the store | | [`Store`](Error::Store), nothing was run | the same |
 //!
-//! A panic is treated like a crash and not like a failure: it says nothing about whether the effect took place, so
-//! the claim is not released. The lease and the policy are made for exactly that doubt.
+//! A panic is treated like a crash and not like a failure: it does not show whether the effect took place, so the claim is
+//! not released. The lease and the policy decide.
 //!
 //! # What it does not promise
 //!
 //! - *Exactly once* for effects outside the store. Between such an effect and the commit of its result a process
 //!   can die; then it happens again ([`Policy::AtLeastOnce`]) or stays unknown ([`Policy::AtMostOnce`]).
-//! - That a stale owner's function stops. It is refused when it commits, and told so; what it did outside the store
-//!   it did.
+//! - That a stale owner's function stops. Its commit is refused, and it gets an error; its effects outside the store remain.
 //! - Anything about a key after its result's TTL: what comes then is new.
-//! - A fair clock. On Redis and in memory the store judges when a lease is over. On DynamoDB each caller's clock
+//! - Equal clocks. On Redis and in memory the store judges when a lease is over. On DynamoDB each caller's clock
 //!   does: with clocks apart by more than what is left of a lease two may run at once, and still only one of them
 //!   commits. At most once, the caller's clock judges on every backend when a run that goes on is unknown.
-//! - Renewal of a function that holds its thread without awaiting, or an end to one that calls its own key: it waits
-//!   for itself.
+//! - Renewal for a function that blocks its thread, or an end of a function that calls its own key: it waits for itself.
 
 mod cache;
 mod call;
@@ -111,18 +109,18 @@ pub use resolve::{Resolution, Resolved};
 use crate::{Batch, Edit, Store, Values, edit};
 use cache::Cache;
 
-/// No key is longer, in bytes.
+/// The longest key, in bytes.
 pub const MAX_KEY: usize = 256;
 
-/// No larger value is kept, in bytes of JSON, where an escape sequence counts as one byte: a text of 900 KB is kept
-/// whatever it is made of. (To JSON a `Vec<u8>` is a list of numbers, two to four bytes each; base64 is shorter.) The
+/// The largest value that is kept, in bytes of JSON. An escape sequence counts as one byte, so that a text of 900 KB is kept
+/// whatever its characters are. (In JSON a `Vec<u8>` is a list of numbers, two to four bytes each; base64 is shorter.) The
 /// layers count the bytes of an answer's body.
 ///
 /// A store may take less: DynamoDB 400 KB, and as JSON writes it.
 pub const MAX_RESULT: usize = 1 << 20;
 
-/// One hash, in hex, over several texts, none of which can be moved into its neighbour: the scope of a key that belongs
-/// to a method, a path and a caller, or the fingerprint of a payload that has parts.
+/// A SHA-256 hash, in hex, over several parts with their lengths, so that no two lists of parts have the same input. It is for
+/// the scope of a key (method, path, caller) and for the fingerprint of a payload with several parts.
 ///
 /// ```
 /// use onetap_store::idem::digest;
@@ -156,7 +154,7 @@ impl Idempotency {
         Idempotency(Arc::new(Inner { store, config, cache }))
     }
 
-    /// A call of `key`, for what the shorthands below cannot say.
+    /// A call of `key`, for settings that the shorthands below do not have.
     pub fn call(&self, key: &str) -> Call {
         Call::new(self, key)
     }
@@ -222,11 +220,11 @@ impl Idempotency {
         self.call(key).edit(edit, step).await
     }
 
-    /// Settles a key of [`Policy::AtMostOnce`] whose outcome is [unknown](Error::Unknown), by the word of somebody
-    /// who has looked.
+    /// Settles a key of [`Policy::AtMostOnce`] whose outcome is [unknown](Error::Unknown), after somebody has checked what
+    /// happened.
     ///
-    /// Unknown means that its owner was not heard of for a lease. It may still be running, cut off from the store; then
-    /// its result is refused, but not what it does. Before [`Forget`](Resolution::Forget) lets a second run begin, make
+    /// Unknown means that its owner has not renewed its claim for a lease. It may still be running, cut off from the store;
+    /// then its result is refused, but its effects happen. Before [`Forget`](Resolution::Forget) lets a second run begin, make
     /// sure that the first has ended.
     pub async fn resolve<T: Serialize>(
         &self,
@@ -263,7 +261,7 @@ pub enum Consumed {
     Executed,
     /// By a call before.
     AlreadyDone,
-    /// Not yet: somebody else is at it, and may fail. Have it come again.
+    /// Not yet: another caller is running it, and may fail. Have the message delivered again.
     InProgress,
 }
 

@@ -1,4 +1,4 @@
-//! Settling a key whose outcome is unknown, by the word of somebody who has looked.
+//! Settling a key whose outcome is unknown, after somebody has checked what happened.
 
 use std::fmt;
 
@@ -32,14 +32,14 @@ impl<T> fmt::Debug for Resolution<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Resolved {
-    /// It is as was said.
+    /// The resolution is recorded.
     Settled,
-    /// There was nothing unknown: it is done, running, never begun, or somebody else has just settled it.
+    /// The outcome was not unknown: it is done, running, never begun, or somebody else has just settled it.
     NotUnknown,
 }
 
 impl Call {
-    /// Puts `resolution` in the place of a claim whose owner is gone.
+    /// Replaces a claim whose owner is gone by `resolution`.
     pub(super) async fn resolve<T: Serialize>(&self, resolution: Resolution<T>) -> Result<Resolved, Error> {
         let claim = self.claim()?;
         let sender = self.sender();
@@ -48,7 +48,7 @@ impl Call {
         if !matches!(claim.judge(&text)?, Claimed::Unknown) {
             return Ok(Resolved::NotUnknown);
         }
-        // Its record makes way as its own commit would have made it, but signed by us: if it wakes up, it is refused.
+        // The record is replaced as its owner would do it, but under our token: if the owner wakes up, it is refused.
         let fingerprint = record::parse(&text)?.fingerprint;
         let claim = Claim { fingerprint, text, policy: Policy::AtMostOnce, ..claim };
         let run = Run::new(claim, Instant::now());
