@@ -7,10 +7,9 @@
 //! 2. *State*: make the event the latest state of its job, and append it to the job's own log.
 //! 3. *Notify* the followers of the job, on the job's channel.
 //!
-//! The *router* is the Python program that reads the shard streams and does layers 2 and 3 for each event. Its marker
-//! is
-//! `router:published:{job_id}:{seq}`. Whichever program comes first sets a marker, and the others skip its layers. An event
-//! is *routed* here if a Python worker has appended it and this crate does layers 2 and 3.
+//! The *router* is the Python program that reads the shard streams and does layers 2 and 3 for each event, under its
+//! marker `router:published:{job_id}:{seq}`. Whichever program comes first sets a marker, and the others skip its
+//! layers. An event is *routed* here if a Python worker has appended it and this crate does layers 2 and 3.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +31,8 @@ pub(crate) const PAGE_SIZE: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Published {
-    /// It is new. Its position is that in the shard's stream, or on DynamoDB that in the job's log.
+    /// It is new, and has this position in the shard's stream. (On DynamoDB, which has no shard streams: in the job's
+    /// log.)
     New(Position),
     /// A Python worker had appended it to the shard's stream, and nobody had published it on the job's channel. Now it
     /// is published.
@@ -170,8 +170,8 @@ impl Bus {
 
     /// The outcome if the router's marker exists and the event's does not. There are two possible causes:
     ///
-    /// - Another stage of the job has used the sequence number. Stages that are not in the table of `sequence.rs` share the
-    ///   numbers 0 to 9, so two of them can use the same one.
+    /// - Another stage of the job has used the sequence number. Stages that are not in the table of `sequence.rs` share
+    ///   the numbers 0 to 9, so two of them can use the same one.
     /// - The event's marker has expired first: a Python worker sets it earlier than the router sets its own.
     ///
     /// The job's log shows which. If the log has expired, the event is old, and a duplicate.
@@ -250,5 +250,5 @@ fn duplicate(marker: &str) -> Published {
 }
 
 fn inconclusive() -> store::Error {
-    store::Error::Unavailable { maybe_applied: true, reason: "the store's answer settles nothing".into() }
+    store::Error::Unavailable { maybe_applied: true, reason: "the store's answer is inconclusive".into() }
 }

@@ -1,4 +1,4 @@
-//! Which store, as the environment names it.
+//! The configuration of the store, from environment variables.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::{Error, MAX_TTL, Store};
 // A time that a variable sets may become a TTL.
 const _: () = assert!(MAX_DURATION.as_secs() <= MAX_TTL.as_secs());
 
-/// Which store, and how long it may take.
+/// The backend of the store, and its time limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The backend and how to reach it.
     pub backend: Backend,
     /// The limit for one store call, connecting included (`STORE_TIMEOUT_MS`).
     pub timeout: Duration,
-    /// How often a channel is taken to have rung where there is no pub/sub (`SSE_POLL_MS`).
+    /// The interval of notifications on a backend without pub/sub (`SSE_POLL_MS`).
     pub poll: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Config {
         Config::from_variables(&Variables::from_env())
     }
 
-    /// Reads what `lookup` knows.
+    /// Reads variables from `lookup`.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         Config::from_variables(&Variables::from_lookup(lookup))
     }
@@ -147,8 +147,8 @@ fn dynamodb(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
     Ok(Backend::DynamoDb { table, region, endpoint, credentials })
 }
 
-/// The store that `config` names, [observed](crate::Observed). Connects to nothing yet: a function that starts must not
-/// wait.
+/// The store that `config` names, [observed](crate::Observed). Does not connect yet, so that it does not delay the
+/// start of a function.
 pub fn open(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
     Ok(Arc::new(crate::Observed::new(backend(config)?)))
 }

@@ -52,7 +52,7 @@ macro_rules! forward {
             $crate::Store::max_value(&self.$field)
         }
     };
-    // What `async_trait` makes of an `async fn`: it does not see into a macro.
+    // The signatures that `async_trait` generates: it does not expand macros.
     (@asynchronous $method:ident, $field:tt, [$($argument:tt)*], [$($name:tt)*], $output:ty) => {
         fn $method<'a, 'b, 'c>(&'a self, $($argument)*) -> $crate::BoxFuture<'c, $output>
         where

@@ -1,4 +1,4 @@
-//! A lease: a key that was absent and now holds my token, for a while.
+//! A lease: a key that holds the owner's token until its TTL ends.
 //!
 //! ```text
 //! acquire ├──────── ttl ────────┤            counted from the first send, so that a late reply never
@@ -6,8 +6,9 @@
 //!         │                     │ release   only what still holds my token is removed
 //! ```
 //!
-//! Holding a lease is a *hint*: a process can stop between looking and writing. What must be written only by the
-//! holder goes into a batch with [`Lease::guard`], and the store itself refuses it once the lease is gone.
+//! Holding a lease is only a *hint*: a process can pause between its check and its write. A write that only the holder
+//! may make goes into a batch with [`Lease::guard`] (fencing): the store refuses the batch if the lease is no longer
+//! held.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,16 +18,16 @@ use tokio::time::Instant;
 
 use crate::{Batch, Commit, Error, Expect, Key, Mismatch, Store};
 
-/// A value no one else has: what makes equality identity.
+/// A random token that no other owner has.
 pub fn unique_token() -> String {
     let mut bytes = [0u8; 16];
-    // Without randomness there is no token, and a weak one would let two owners believe in one lease.
+    // Fail without randomness: with a weak token, two owners could both believe that they hold the lease.
     #[allow(clippy::expect_used)]
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-/// A request for a lease, apart from the sending: for callers that send it together with other batches, in a
+/// A request for a lease that is not sent yet, for callers that send it together with other batches, in a
 /// [`Round`](crate::Round).
 #[derive(Clone)]
 pub struct Request {
@@ -41,26 +42,26 @@ impl Request {
         Request { key, token: unique_token(), ttl }
     }
 
-    /// The same with a label behind its token, for whoever finds the lease held and asks what for.
+    /// The same with a label after its token. Another caller that finds the lease held can read the label.
     #[must_use]
     pub fn labelled(mut self, label: &str) -> Request {
         self.token = format!("{} {label}", self.token);
         self
     }
 
-    /// The label of whoever holds the lease, where `answer` is a refusal and there is one.
+    /// The label of the current holder, if `answer` is a refusal and the holder has a label.
     pub fn label_of_holder<'a>(&self, answer: &'a Commit) -> Option<&'a str> {
         let Commit::Refused(refusal) = answer else { return None };
         let (_, label) = Mismatch::find(refusal, &self.key)?.there.as_deref()?.split_once(' ')?;
         Some(label)
     }
 
-    /// The batch that takes the lease. Sent again it takes it no second time, and recognises itself.
+    /// The batch that acquires the lease. It is idempotent: a second send is refused with its own token.
     pub fn batch(&self) -> Batch {
         Batch::new().put(&self.key, Expect::Absent, self.token.as_str(), self.ttl)
     }
 
-    /// What the store's answer means, for a batch first sent at `sent`.
+    /// Interprets the store's answer. `sent` is the time of the first send.
     pub fn outcome(self, store: &Arc<dyn Store>, sent: Instant, answer: Commit) -> Acquire {
         let mine = match answer {
             Commit::Applied(_) => true,
@@ -88,9 +89,9 @@ impl fmt::Debug for Request {
 #[derive(Debug)]
 #[must_use]
 pub enum Acquire {
-    /// It is mine until it lapses or is released.
+    /// The caller holds it until it expires or is released.
     Acquired(Lease),
-    /// Somebody holds it (or the answer came after what it granted had lapsed).
+    /// Somebody else holds it, or the answer arrived after the lease had expired.
     Held,
 }
 
@@ -98,9 +99,9 @@ pub enum Acquire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Renewal {
-    /// Mine for another term.
+    /// The lease lasts for another TTL.
     Renewed,
-    /// It ended and nobody took it. It is not revived: whoever takes it next has the right to it.
+    /// It expired, and nobody has acquired it since. It is not renewed: the next caller may acquire it.
     Lapsed,
     /// Somebody else holds it.
     Lost,
@@ -110,15 +111,15 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Release {
-    /// It is free, by this call, by one before it whose reply was lost, or because it had lapsed.
+    /// It is free: by this call, by an earlier one whose reply was lost, or because it had expired.
     Released,
-    /// Somebody else holds it now, and it was left alone: the work outlasted the lease. (Or a release before this one
-    /// freed it and its reply was lost; nobody can tell the two apart.)
+    /// Somebody else holds it now, and nothing was changed: the work took longer than the lease. (Or an earlier release
+    /// was applied and its reply was lost: the two cannot be told apart.)
     Outlasted,
 }
 
-/// A key that holds my token. Dropping it releases nothing (a `Drop` cannot wait for a store, and Lambda freezes
-/// before it would run): [`release`](Lease::release) it, or let it lapse.
+/// A lease that is held. Dropping it does not release it (a `Drop` cannot wait for a store, and Lambda may freeze the
+/// process first): call [`release`](Lease::release), or let it expire.
 pub struct Lease {
     store: Arc<dyn Store>,
     key: Key,
@@ -128,12 +129,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes `key` for `ttl`, if nobody holds it.
+    /// Acquires `key` for `ttl`, if nobody holds it.
     pub async fn acquire(store: &Arc<dyn Store>, key: Key, ttl: Duration) -> Result<Acquire, Error> {
         let request = Request::new(key, ttl);
         let sent = Instant::now();
         let answer = match store.commit(&request.batch()).await {
-            // It may be mine already. The same request again tells, and cannot take it twice.
+            // The first send may have been applied. The same request again shows that: it cannot acquire twice.
             Err(error) if error.maybe_applied() => {
                 store.commit(&request.batch()).await.map_err(Error::after_a_lost_reply)?
             }
@@ -142,7 +143,7 @@ impl Lease {
         Ok(request.outcome(store, sent, answer))
     }
 
-    /// Makes the lease last `ttl` from now, if it is still mine.
+    /// Renews the lease for its TTL from now, if it is still held.
     pub async fn renew(&mut self) -> Result<Renewal, Error> {
         let sent = Instant::now();
         let batch = Batch::new().put(&self.key, self.mine(), self.token.as_str(), self.ttl);
@@ -158,7 +159,7 @@ impl Lease {
         })
     }
 
-    /// Frees the lease, if it is still mine.
+    /// Releases the lease, if it is still held.
     pub async fn release(self) -> Result<Release, Error> {
         let batch = self.release_batch();
         let answer = match self.store.commit(&batch).await {
@@ -170,12 +171,12 @@ impl Lease {
         Ok(self.released(answer))
     }
 
-    /// The batch that frees the lease, for callers that send it together with others.
+    /// The batch that releases the lease, for callers that send it together with others.
     pub fn release_batch(&self) -> Batch {
         Batch::new().delete(&self.key, self.token.as_str())
     }
 
-    /// What the store's answer to [`release_batch`](Lease::release_batch) means.
+    /// Interprets the store's answer to [`release_batch`](Lease::release_batch).
     pub fn released(&self, answer: Commit) -> Release {
         match answer {
             Commit::Applied(_) => Release::Released,
@@ -186,7 +187,7 @@ impl Lease {
         }
     }
 
-    /// `batch`, refused by the store unless this lease is still held when it is applied.
+    /// Adds the fencing check to `batch`: the store refuses it unless this lease is still held.
     pub fn guard(&self, batch: Batch) -> Batch {
         batch.guard(&self.key, &self.token)
     }

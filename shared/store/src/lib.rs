@@ -48,38 +48,36 @@ pub use redis::Redis;
 pub use redis::Upstash;
 pub use round::{Answers, Round, Ticket};
 
-/// A store: values under keys, logs, channels, and one write that is atomic over all of them.
+/// A store: values under keys, logs, channels, and one conditional write that is atomic over all of them.
 ///
-/// What an implementor owes is written down as tests in `testing::conformance` (feature
-/// `testing`): every promise there must hold. In short:
+/// An implementation must pass all tests of `testing::conformance` (feature `testing`). In short:
 ///
-/// - what has expired is absent, to every call, at once;
-/// - a name holds a value or a log: asking for the other is [`Error::Decode`], before anything is written;
+/// - an expired value or log is absent for every call, from the moment of its expiry;
+/// - a name is that of a value or of a log: a call for the other kind fails with [`Error::Decode`] and writes nothing;
 /// - every call returns within the store's time limit;
-/// - a refusal is never an error and an error is never a refusal: what cannot be told is
-///   [`Error::Unavailable`].
+/// - a refusal is never an error and an error is never a refusal: an unknown outcome is [`Error::Unavailable`].
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// The value of `key`, as of the latest commit.
     async fn get(&self, key: &Key) -> Result<Option<String>, Error>;
 
-    /// Applies all of `batch`, or none of it.
+    /// Applies all writes of `batch`, or none.
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error>;
 
-    /// Commits each batch by itself: one answer each, in their order; one's refusal or failure does not touch the
-    /// others. Batches that share a key or a log are applied in order. One round trip where the backend can. (The README
-    /// names two rare cases in which Redis applies a batch behind its followers.)
+    /// Commits each batch by itself; returns an answer for each, in order. If one is refused or fails, the others are
+    /// not affected. Batches that share a key or a log are applied in order. This is one round trip if the backend
+    /// supports it. (The README names two rare cases in which Redis applies a batch after batches that follow it.)
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>>;
 
     /// Up to `limit` records of `log` after a position, or from the oldest, in commit order.
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error>;
 
-    /// Rings after every publish to `channel`, from the moment this call has returned.
+    /// A stream of notifications: an item after every publish on `channel`, from the moment this call has returned.
     ///
-    /// A ring says no more than "read again": rings may come together, or without cause. An error or the stream's
-    /// end means that rings may have been missed: watch anew, then read.
+    /// A notification only means "read again": several publishes may give one, and there may be one without a publish.
+    /// After an error or the end of the stream, notifications may have been missed: watch again, then read.
     async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error>;
 
-    /// The largest value, in bytes, that this store takes.
+    /// Maximum size of a value, in bytes.
     fn max_value(&self) -> usize;
 }

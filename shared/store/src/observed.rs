@@ -1,4 +1,4 @@
-//! A store that says what it does: a log line and a few numbers for each call, and nothing of what was in it.
+//! Logs and metrics of a store: a log line and a few metrics for each call, without keys and values.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
 
-/// Another store, watched. [`open`](crate::open) returns every store like this.
+/// A wrapper that logs and measures every call of a store. [`open`](crate::open) returns every store like this.
 #[derive(Debug)]
 pub struct Observed(Arc<dyn Store>);
 
 impl Observed {
-    /// Watches `store`.
+    /// Wraps `store`.
     pub fn new(store: Arc<dyn Store>) -> Observed {
         Observed(store)
     }

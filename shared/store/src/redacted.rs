@@ -1,5 +1,5 @@
-//! `Debug` without the words: texts are shown by their length, because they are people's words and other people's
-//! tokens, and a panic or a log line may print any of these.
+//! `Debug` without values: a text is shown by its length, because it may be user data or a token, and a panic or a log
+//! line may print it.
 
 use std::fmt;
 

@@ -4,8 +4,8 @@
 //! connection together with the request, so that no later caller can read a reply that was meant for it. No task works
 //! in the background, where Lambda would freeze it.
 //!
-//! The `redis` crate encodes the commands. The replies are parsed here, because the crate's parser starts again at the
-//! beginning of an incomplete reply whenever more bytes arrive: a long reply would take quadratic time.
+//! The `redis` crate encodes the commands. The replies are parsed here, because the crate's parser scans an incomplete
+//! line again from its start whenever more bytes arrive, which takes quadratic time.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Whole batches, and several in one call.
+//! Whole batches, and several batches in one call.
 
 use std::sync::Arc;
 use std::time::Duration;

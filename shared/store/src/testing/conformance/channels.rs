@@ -1,4 +1,4 @@
-//! Who watches, and then reads, misses nothing.
+//! A caller that watches, and then reads, misses no record.
 
 use std::sync::Arc;
 use std::time::Duration;

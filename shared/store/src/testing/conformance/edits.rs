@@ -1,4 +1,4 @@
-//! Edits: read, decide, write if it is still what was read.
+//! Edits: optimistic read-modify-write.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{Batch, Expect, Keep, Key, Store};
 
 type Made = Result<(Batch, usize), Infallible>;
 
-/// One more.
+/// Increments the number.
 fn increment(key: &Key, there: &Values) -> Made {
     let next = there.get(key).map_or(0, |text| text.parse().unwrap()) + 1;
     Ok((Batch::new().put(key, there.expect(key), next.to_string(), HOUR), next))

@@ -1,4 +1,4 @@
-//! Held by one, fenced by the store.
+//! A lease has one holder, and the store refuses the writes of any other (fencing).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What ends, what renews a life, and what does not.
+//! TTLs: which values expire, what renews a TTL, and what does not.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub async fn an_expired_key_is_absent_to_every_operation(store: Arc<dyn Store>) 
     applied(&store, Batch::new().check(&keys[6], Expect::Absent)).await;
     applied(&store, Batch::new().put_if_newer(&keys[7], 1, r#"{"seq":1}"#, HOUR)).await;
     holds(&store, &keys[7], Some(r#"{"seq":1}"#)).await;
-    // And in a batch of several, where another mechanism may judge.
+    // The same in a batch of several writes: a backend may use another mechanism there.
     let both = Batch::new().check(&keys[6], Expect::Absent).put(&keys[8], Expect::Absent, "new", HOUR);
     applied(&store, both).await;
     let neither = Batch::new().check(&keys[5], is(old)).delete(&keys[4], old);

@@ -210,7 +210,8 @@ pub async fn a_name_holds_a_value_or_a_log_and_the_other_is_an_error(store: Arc<
     ];
     for write in writes {
         unreadable(store.commit(&write).await.err(), "alone");
-        // And where another mechanism may judge, also beside an expectation that fails.
+        // The same in a batch of several writes, for which a backend may use another mechanism; also with an
+        // expectation that fails.
         for fails in [Expect::Absent, is("never")] {
             let batch = Batch::new().put(&other, fails, "new", HOUR).and(write.clone());
             unreadable(store.commit(&batch).await.err(), "together");
@@ -227,7 +228,7 @@ pub async fn a_name_holds_a_value_or_a_log_and_the_other_is_an_error(store: Arc<
     holds(&store, &key, Some("value")).await;
     holds(&store, &other, None).await;
 
-    // What has expired is absent, and leaves its name to either.
+    // After a value or log has expired, its name can be used for either kind.
     let (key, log) = (names.key("short"), names.log("short"));
     applied(&store, append(&log, SHORT)).await;
     sleep(SHORT * 2).await;

@@ -1,7 +1,7 @@
-//! The promises of a [`Store`], each a function with a sentence for a name. [`promises!`](crate::promises) makes a test
-//! of every one for a backend; a backend is done when all of them pass.
+//! The conformance suite: the promises of a [`Store`], each a function whose name is a sentence.
+//! [`promises!`](crate::promises) makes a test of each for a backend; a backend is complete when all of them pass.
 //!
-//! Every promise works on names of its own, so that they share one server without flushing it.
+//! Every promise uses its own names, so that all of them can share one server without flushing it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are the bodies of tests")]
 #![allow(missing_docs, reason = "the names are the sentences")]
 
@@ -188,7 +188,7 @@ async fn applied(store: &Arc<dyn Store>, batch: Batch) {
     assert!(matches!(answer, Commit::Applied(_)), "{batch:?} gave {answer:?}");
 }
 
-/// The values a refusal brings, in the order of the batch.
+/// The stored values in a refusal, in the order of the batch.
 async fn refused(store: &Arc<dyn Store>, batch: Batch) -> Vec<Option<String>> {
     match store.commit(&batch).await.unwrap() {
         Commit::Refused(refusal) => refusal.into_iter().map(|mismatch| mismatch.there).collect(),
@@ -214,7 +214,7 @@ async fn texts(store: &Arc<dyn Store>, log: &Log) -> Vec<String> {
     store.read(log, None, 10_000).await.unwrap().into_iter().map(|record| record.text).collect()
 }
 
-/// Tries again and again, as a worker does whose swap was lost to another, until the batch is applied.
+/// Retries after every conflict, as a worker does, until the batch is applied.
 async fn insist(store: &Arc<dyn Store>, batch: impl Fn() -> Batch) {
     loop {
         match store.commit(&batch()).await {

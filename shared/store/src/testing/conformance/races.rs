@@ -1,4 +1,4 @@
-//! Many at once.
+//! Concurrent calls.
 
 use std::sync::Arc;
 

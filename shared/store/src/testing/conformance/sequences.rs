@@ -1,4 +1,4 @@
-//! States that only move up.
+//! `put_if_newer`: a sequence number never decreases.
 
 use std::sync::Arc;
 
@@ -72,7 +72,8 @@ pub async fn what_has_no_sequence_is_older_than_any(store: Arc<dyn Store>) {
     }
 }
 
-/// Foreign JSON that parsers disagree about: whatever its number is, it is the same on every backend, that of [`seq_of`].
+/// Foreign JSON that parsers disagree about: whatever its number is, it is the same on every backend, that of
+/// [`seq_of`].
 pub async fn a_sequence_is_judged_alike_on_every_backend(store: Arc<dyn Store>) {
     let names = Names::new();
     let deep = format!(r#"{{"data":{}{},"seq":30}}"#, "[".repeat(1500), "]".repeat(1500));

@@ -1,4 +1,4 @@
-//! Any text, any name, and the limits of both.
+//! Values and names: any text, and their limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub async fn any_text_comes_back_as_it_was(store: Arc<dyn Store>) {
         applied(&store, Batch::new().put(&key, Expect::Absent, value, HOUR)).await;
         holds(&store, &key, Some(value)).await;
         assert_eq!(refused(&store, Batch::new().put(&key, is("other"), "x", HOUR)).await, there(value));
-        // An empty value is there too, also to the mechanism that judges several keys.
+        // An empty value is a value, also in a batch of several keys.
         let free = names.key("free");
         let claim = Batch::new().check(&free, Expect::Absent).put(&key, Expect::Absent, "x", HOUR);
         assert_eq!(refused(&store, claim).await, there(value));

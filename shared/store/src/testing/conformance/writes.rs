@@ -1,4 +1,4 @@
-//! One key at a time, and several under one decision.
+//! Conditional writes of one key, and of several in one batch.
 
 use std::sync::Arc;
 
