@@ -28,7 +28,7 @@ impl<T> fmt::Debug for Resolution<T> {
     }
 }
 
-/// The answer to [`Idempotency::resolve`].
+/// The answer to [`Idempotency::resolve`](super::Idempotency::resolve).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Resolved {
