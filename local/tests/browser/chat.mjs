@@ -114,16 +114,20 @@ export async function store_down(browser) {
 export async function two_users(browser) {
   const page = await browser.open();
   await delay(page, HALF);
-  await page.locator('#menu [data-tap="home"]').click();
-  await page.locator(".user").nth(1).click();
-  await page.locator('#menu [data-tap="home"]').click();
-  await count(page, HANDLED, 1);
-  assert.equal(await page.locator(BUSY).count(), 0, "one user's lock is not another's");
-  await page.locator(".user.unread").waitFor();
-  await page.locator(".user").first().click();
-  await count(page, HANDLED, 1);
-  await count(page, ".user.unread", 0);
-  return page;
+  for (let attempt = 1; ; attempt++) {
+    await page.locator('#menu [data-tap="home"]').click();
+    await page.locator(".user").nth(1).click();
+    await page.locator('#menu [data-tap="home"]').click();
+    await count(page, HANDLED, attempt);
+    assert.equal(await page.locator(BUSY).count(), 0, "one user's lock is not another's");
+    // On a slow machine the first user's answer may come before the second user is chosen: then it is not unread.
+    const unread = await page.locator(".user.unread").waitFor({ timeout: 3000 }).then(() => true, () => false);
+    await page.locator(".user").first().click();
+    await count(page, HANDLED, attempt);
+    await count(page, ".user.unread", 0);
+    if (unread) return page;
+    assert.ok(attempt < 15, "an answer to a user who is not shown is marked as unread");
+  }
 }
 
 export async function keyboard(browser) {
