@@ -5,7 +5,7 @@ use std::fmt;
 use onetap_store::{Batch, Edit, Expect, Values};
 
 use crate::chat::Note;
-use crate::{ChangeError, Entry, IfMatch, Patch, Slot, etag};
+use crate::{ChangeError, Entry, IfMatch, Invalid, Patch, Slot, etag};
 
 /// A requested change of the last transaction.
 #[derive(Clone, Debug)]
@@ -82,15 +82,14 @@ impl Attempt {
                 let edited = patch.apply(current);
                 // An edit that changes nothing counts as already applied: the value may be the result of its first try.
                 let already_applied = edited.as_ref().is_ok_and(|edited| edited == current);
-                // Before the error of the patch: a stale transaction is reported as stale, also if the patch is
-                // invalid.
-                self.check_condition(there, Some(current), already_applied)?;
-                (vec![edited.map_err(ChangeError::Invalid)?], already_applied)
+                (edited.map(|edited| vec![edited]), already_applied)
             }
-            (Change::Delete, Some(_)) => (Vec::new(), false),
+            (Change::Delete, Some(_)) => (Ok(Vec::new()), false),
             (Change::Edit(_) | Change::Delete, None) => return Err(ChangeError::Missing),
         };
+        // Before the error of the patch: a stale transaction is reported as stale, also if the patch is invalid.
         self.check_condition(there, current.as_ref(), already_applied)?;
+        let entries = entries.map_err(ChangeError::Invalid)?;
         Ok(Step { before: there.map(str::to_owned), entries })
     }
 
@@ -131,9 +130,9 @@ impl Attempt {
 }
 
 /// Entries that overwrite any value, and whether the stored value is already the last of them.
-fn overwrite(there: Option<&str>, entries: Vec<Entry>) -> (Vec<Entry>, bool) {
+fn overwrite(there: Option<&str>, entries: Vec<Entry>) -> (Result<Vec<Entry>, Invalid>, bool) {
     let already_applied = there.is_some() && entries.last().map(Entry::to_json).as_deref() == there;
-    (entries, already_applied)
+    (Ok(entries), already_applied)
 }
 
 /// One write: the stored value before it, and the entries after it. `Debug` shows no values, only counts.
