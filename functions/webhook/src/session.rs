@@ -49,10 +49,7 @@ impl<'a> Session<'a> {
 
     /// The value of `key`.
     pub(crate) async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        if !self.store_is_up() {
-            return Err(late());
-        }
-        let answer = timeout_at(self.before_reply(), self.webhook.store.get(key)).await;
+        let answer = timeout_at(self.before_reply(), self.store().get(key)).await;
         answer.unwrap_or_else(|_| Err(late())).inspect_err(|error| self.note_failure(error))
     }
 
