@@ -19,15 +19,26 @@ fn claim(key: &Key) -> Batch {
     Batch::new().put(key, Expect::Absent, "mine", HOUR)
 }
 
+/// Redis behind a proxy, with a store on each of the two.
+async fn behind_a_proxy() -> (Redis, TcpProxy, Arc<dyn Store>, Arc<dyn Store>) {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let direct = support::store(&support::redis(redis.url(), PATIENT));
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    (redis, proxy, direct, store)
+}
+
+/// Waits until the write to `key` is applied.
+async fn applied(store: &Arc<dyn Store>, key: &Key) {
+    while store.get(key).await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 #[tokio::test]
 #[ignore = "needs redis-server"]
 async fn a_lost_reply_and_then_no_connection_is_unknown_on_redis() {
-    let redis = Redis::start().await;
-    let proxy = TcpProxy::start(redis.addr()).await;
-    let (direct, store) = (
-        support::store(&support::redis(redis.url(), PATIENT)),
-        support::store(&support::redis(proxy.url(), PATIENT)),
-    );
+    let (_redis, proxy, direct, store) = behind_a_proxy().await;
     let names = Names::new();
     // A plain command and a script: they are sent by different ways.
     for batch in [claim(&names.key("a")), claim(&names.key("b")).check(&names.key("c"), Expect::Absent)] {
@@ -39,9 +50,7 @@ async fn a_lost_reply_and_then_no_connection_is_unknown_on_redis() {
             let store = Arc::clone(&store);
             async move { store.commit(&batch).await }
         });
-        while direct.get(&key).await.unwrap().is_none() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        applied(&direct, &key).await;
         proxy.refuse(true);
         proxy.cut();
         let error = sending.await.unwrap().expect_err("nobody is there");
@@ -161,12 +170,7 @@ fn is_unknown<E>(ended: &Result<u32, edit::Error<E>>) -> bool {
 #[tokio::test]
 #[ignore = "needs redis-server"]
 async fn an_increment_whose_connection_breaks_is_made_once_on_redis() {
-    let redis = Redis::start().await;
-    let proxy = TcpProxy::start(redis.addr()).await;
-    let (direct, store) = (
-        support::store(&support::redis(redis.url(), PATIENT)),
-        support::store(&support::redis(proxy.url(), PATIENT)),
-    );
+    let (_redis, proxy, direct, store) = behind_a_proxy().await;
     let names = Names::new();
     let key = names.key("count");
     assert_eq!(store.get(&names.key("warm")).await.unwrap(), None);
@@ -175,9 +179,7 @@ async fn an_increment_whose_connection_breaks_is_made_once_on_redis() {
         let (store, key) = (Arc::clone(&store), key.clone());
         async move { increment(&store, &key).await }
     });
-    while direct.get(&key).await.unwrap().is_none() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    applied(&direct, &key).await;
     proxy.cut();
     proxy.stall(false);
     let ended = sending.await.unwrap();
