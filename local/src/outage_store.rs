@@ -36,9 +36,9 @@ impl OutageStore {
 
 #[async_trait]
 impl Store for OutageStore {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
         self.check("get")?;
-        self.store.get(key).await
+        self.store.get_all(keys).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

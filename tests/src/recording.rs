@@ -100,9 +100,9 @@ impl Recording {
 
 #[async_trait]
 impl Store for Recording {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.note(|touched| _ = touched.keys.insert(key.as_str().to_owned()));
-        self.store.get(key).await
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        self.note(|touched| touched.keys.extend(keys.iter().map(|key| key.as_str().to_owned())));
+        self.store.get_all(keys).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

@@ -87,9 +87,9 @@ impl WhileUp<'_> {
 
 #[async_trait]
 impl Store for WhileUp<'_> {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
         self.check()?;
-        self.store.get(key).await
+        self.store.get_all(keys).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

@@ -54,7 +54,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures_util::future::{join_all, ready};
+use futures_util::future::ready;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
@@ -136,7 +136,7 @@ impl<'a> Edit<'a> {
         Edit::of_all([key.clone()])
     }
 
-    /// An edit whose step is given the values of `keys`. They are read at the same time, not as one snapshot.
+    /// An edit whose step is given the values of `keys`. They are read in one round trip, not as one snapshot.
     pub fn of_all(keys: impl IntoIterator<Item = Key>) -> Edit<'a> {
         Edit { keys: keys.into_iter().collect(), ..Edit::default() }
     }
@@ -263,8 +263,7 @@ impl<'a> Edit<'a> {
             return Ok(Values::default());
         }
         let sender = writer.sender();
-        let reads = join_all(self.keys.iter().map(|key| sender.get(key, Retry::LostReplies)));
-        let there = writer.renewing(reads).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let there = writer.renewing(sender.get_all(&self.keys, Retry::LostReplies)).await?;
         Ok(Values(self.keys.iter().cloned().zip(there).collect()))
     }
 
@@ -339,12 +338,9 @@ async fn write_plain(sender: &Sender<'_>, writes: &Batch, idempotent: bool) -> R
         Err(error) if error.maybe_applied() && idempotent => error,
         Err(error) => return Err(error),
     };
-    let keys = writes.expectations().map(|(key, _)| key);
-    let found = join_all(keys.map(async |key| {
-        let there = sender.get(key, Retry::LostReplies).await.ok()?;
-        Some(Mismatch { key: key.clone(), there })
-    }));
-    let found = found.await.into_iter().collect::<Option<Vec<_>>>().ok_or(error)?;
+    let keys: Vec<Key> = writes.expectations().map(|(key, _)| key.clone()).collect();
+    let there = sender.get_all(&keys, Retry::LostReplies).await.map_err(|_| error)?;
+    let found: Vec<_> = keys.into_iter().zip(there).map(|(key, there)| Mismatch { key, there }).collect();
     Ok(if is_applied(writes, &found) { Written::Applied(None) } else { Written::Refused(found) })
 }
 

@@ -26,14 +26,14 @@ use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record
 ///     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
 ///         batches.iter().map(|_| Err(Error::rejected("this store is read-only"))).collect()
 ///     }
-///     forward!(store: get, read, watch, max_value);
+///     forward!(store: get_all, read, watch, max_value);
 /// }
 /// ```
 #[macro_export]
 macro_rules! forward {
     ($field:tt: $($method:ident),+) => { $($crate::forward!(@$method $field);)+ };
-    (@get $field:tt) => {
-        $crate::forward!(@asynchronous get, $field, [key: &'b $crate::Key], [key], Result<Option<String>, $crate::Error>);
+    (@get_all $field:tt) => {
+        $crate::forward!(@asynchronous get_all, $field, [keys: &'b [$crate::Key]], [keys], Result<Vec<Option<String>>, $crate::Error>);
     };
     (@commit $field:tt) => {
         $crate::forward!(@asynchronous commit, $field, [batch: &'b $crate::Batch], [batch], Result<$crate::Commit, $crate::Error>);
@@ -69,8 +69,8 @@ macro_rules! pointer {
     ($pointer:ty) => {
         #[async_trait]
         impl<S: Store + ?Sized> Store for $pointer {
-            async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-                (**self).get(key).await
+            async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+                (**self).get_all(keys).await
             }
 
             async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

@@ -58,8 +58,14 @@ pub use round::{Answers, Round, Ticket};
 /// - a refusal is never an error and an error is never a refusal: an unknown outcome is [`Error::Unavailable`].
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
+    /// The value of each of `keys`, in their order: each as of the latest commit, not all as of the same one. This is one
+    /// round trip.
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error>;
+
     /// The value of `key`, as of the latest commit.
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error>;
+    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+        Ok(self.get_all(std::slice::from_ref(key)).await?.pop().flatten())
+    }
 
     /// Applies all writes of `batch`, or none.
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error>;

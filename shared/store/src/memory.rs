@@ -180,8 +180,9 @@ impl fmt::Debug for Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        Ok(self.state().text(key, Instant::now())?.map(str::to_owned))
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        let (state, now) = (self.state(), Instant::now());
+        keys.iter().map(|key| Ok(state.text(key, now)?.map(str::to_owned))).collect()
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

@@ -33,15 +33,16 @@ fn written(answer: &Result<Commit, Error>) {
 
 #[async_trait]
 impl Store for Observed {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
         let start = Instant::now();
-        let answer = self.0.get(key).await;
+        let answer = self.0.get_all(keys).await;
         histogram!("kv_get_latency").record(start.elapsed());
         match &answer {
-            Ok(value) => {
-                let found = value.is_some();
-                counter!(if found { "kv_hit_total" } else { "kv_miss_total" }).increment(1);
-                tracing::debug!(found, "kv_get");
+            Ok(values) => {
+                for found in values.iter().map(Option::is_some) {
+                    counter!(if found { "kv_hit_total" } else { "kv_miss_total" }).increment(1);
+                    tracing::debug!(found, "kv_get");
+                }
             }
             Err(error) => failed("get", error),
         }

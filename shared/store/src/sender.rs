@@ -37,6 +37,11 @@ pub(crate) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
+    /// The values of `keys`.
+    pub(crate) async fn get_all(&self, keys: &[Key], retry: Retry) -> Result<Vec<Option<String>>, Error> {
+        self.in_time(retry, self.store.get_all(keys)).await
+    }
+
     /// The value of `key`.
     pub(crate) async fn get(&self, key: &Key, retry: Retry) -> Result<Option<String>, Error> {
         self.in_time(retry, self.store.get(key)).await

@@ -138,8 +138,8 @@ impl GatedStore {
 
 #[async_trait]
 impl Store for GatedStore {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.gate.pass("get", self.store.get(key)).await
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        self.gate.pass("get", self.store.get_all(keys)).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

@@ -28,10 +28,14 @@ impl Recorder {
 
 #[async_trait]
 impl Store for Recorder {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        let call_id = self.journal.call(Layer::Store, Call::Get(key.as_str().to_owned()));
-        let answer = self.store.get(key).await;
-        self.journal.answer(call_id, (&answer).into());
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        let begin = |key: &Key| self.journal.call(Layer::Store, Call::Get(key.as_str().to_owned()));
+        let call_ids: Vec<CallId> = keys.iter().map(begin).collect();
+        let answer = self.store.get_all(keys).await;
+        for (n, call_id) in call_ids.into_iter().enumerate() {
+            let value = answer.as_ref().map(|values| values[n].clone()).map_err(Error::clone);
+            self.journal.answer(call_id, (&value).into());
+        }
         answer
     }
 

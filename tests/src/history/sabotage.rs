@@ -184,17 +184,18 @@ fn is_swap(batch: &Batch) -> bool {
 
 #[async_trait]
 impl Store for Sabotage {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        let mut values = self.store.get_all(keys).await?;
         if self.fence == Fence::FreshReads {
-            let old = self.seen.lock().unwrap().remove(key);
-            if let Some(old) = old {
-                return Ok(old);
+            let mut seen = self.seen.lock().unwrap();
+            for (key, value) in keys.iter().zip(&mut values) {
+                match seen.remove(key) {
+                    Some(old) => *value = old,
+                    None => _ = seen.insert(key.clone(), value.clone()),
+                }
             }
-            let there = self.store.get(key).await?;
-            self.seen.lock().unwrap().insert(key.clone(), there.clone());
-            return Ok(there);
         }
-        self.store.get(key).await
+        Ok(values)
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

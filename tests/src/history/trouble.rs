@@ -95,9 +95,9 @@ impl Trouble {
 
 #[async_trait]
 impl Store for Trouble {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        let (store, key) = (Arc::clone(&self.store), key.clone());
-        self.meet(async move { store.get(&key).await }).await
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        let (store, keys) = (Arc::clone(&self.store), keys.to_vec());
+        self.meet(async move { store.get_all(&keys).await }).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

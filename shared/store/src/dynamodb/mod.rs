@@ -138,7 +138,7 @@ impl DynamoDb {
             return Ok(HashMap::new());
         }
         let keys = batch.writes().iter().filter_map(Write::name).map(ItemKey::named);
-        self.get_all(keys.collect(), deadline).await
+        self.get_all_items(keys.collect(), deadline).await
     }
 }
 
@@ -240,10 +240,20 @@ fn backoff(attempt: u32) -> Duration {
 
 #[async_trait]
 impl Store for DynamoDb {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        let key = ItemKey::named(key.as_str());
-        let item = connector::by(Instant::now() + self.limit, self.get_one(&key)).await?;
-        Ok(live(&item, self.now())?.map(str::to_owned))
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        let deadline = Instant::now() + self.limit;
+        let names: Vec<ItemKey> = keys.iter().map(|key| ItemKey::named(key.as_str())).collect();
+        let found = match &names[..] {
+            [] => return Ok(Vec::new()),
+            [one] => {
+                let item = connector::by(deadline, self.get_one(one)).await?;
+                HashMap::from([(one.clone(), item)])
+            }
+            _ => connector::by(deadline, self.get_all_items(names.clone(), deadline)).await?,
+        };
+        let now = self.now();
+        let value = |name| found.get(name).map_or(Ok(None), |item| live(item, now));
+        names.iter().map(|name| Ok(value(name)?.map(str::to_owned))).collect()
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

@@ -247,7 +247,7 @@ impl DynamoDb {
     }
 
     /// Reads items by key; `None` for an absent item.
-    pub(super) async fn get_all(
+    pub(super) async fn get_all_items(
         &self,
         keys: Vec<ItemKey>,
         deadline: Instant,

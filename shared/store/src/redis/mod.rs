@@ -16,7 +16,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use crate::{Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Position, Record, Store, Write};
+use crate::{
+    Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Mismatch, Position, Record, Store, Write,
+};
 use encode::{Command, Judged, MAX_COUNT, Outcome, Reply, Script, ServerError};
 
 /// Upstash Redis over its REST API.
@@ -365,15 +367,20 @@ fn max_encoded_size(write: &Write) -> usize {
 
 #[async_trait]
 impl<T: Transport> Store for Scripted<T> {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
         if T::READS_ARE_FRESH {
-            return self.ask(Command::of(["GET", key.as_str()]), self.deadline()).await?.text_or_nil();
+            let commands: Vec<_> = keys.iter().map(|key| Command::of(["GET", key.as_str()])).collect();
+            let replies = self.exchange(&commands, true, self.deadline()).await?.replies;
+            return replies.into_iter().map(|reply| reply.text_or_nil()).collect();
         }
         // A check for an absent key is refused if there is a value, and the refusal contains it.
-        match self.commit(&Batch::new().check(key, Expect::Absent)).await? {
-            Commit::Applied(_) => Ok(None),
-            Commit::Refused(refusal) => Ok(refusal.into_iter().next().and_then(|mismatch| mismatch.there)),
-        }
+        let absent = |batch: Batch, key| batch.check(key, Expect::Absent);
+        let refusal = match self.commit(&keys.iter().fold(Batch::new(), absent)).await? {
+            Commit::Applied(_) => Vec::new(),
+            Commit::Refused(refusal) => refusal,
+        };
+        let value = |key| Mismatch::find(&refusal, key).and_then(|mismatch| mismatch.there.clone());
+        Ok(keys.iter().map(value).collect())
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

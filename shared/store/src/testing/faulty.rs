@@ -140,8 +140,8 @@ impl Faulty {
 
 #[async_trait]
 impl Store for Faulty {
-    async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        self.inject(self.store.get(key)).await?
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        self.inject(self.store.get_all(keys)).await?
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
