@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onetap_bus::{Bus, Event, Published};
 use onetap_config::Variables;
-use onetap_ledger::{Attempt, Change, Entry, Patch, Slot};
+use onetap_ledger::{Attempt, Book, Change, Config, Entry, Patch};
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::lease::{Acquire, Release};
 use onetap_store::{Batch, Commit, Expect, Key, Lease, Store, open};
@@ -116,9 +116,9 @@ impl Ours {
     }
 
     async fn change(&self, change: Change, id: &str) -> Result<()> {
-        let (slot, mut attempt) = (slot(id)?, Attempt::new(change, None));
-        let edit = attempt.edit(&slot);
-        let changed = edit.apply(&*self.store, |there| attempt.write(&slot, there)).await;
+        let (book, mut attempt) = (book(id)?, Attempt::new(change, None));
+        let edit = attempt.edit(&book);
+        let changed = edit.apply(&*self.store, |there| attempt.write(&book, there)).await;
         changed.map(drop).map_err(|_| unexpected("a change of the last transaction"))
     }
 
@@ -140,8 +140,8 @@ fn key(id: &str) -> Result<Key> {
     Ok(Key::new(format!("value:{id}"))?)
 }
 
-fn slot(id: &str) -> Result<Slot> {
-    Slot::new(id, HOUR).ok_or_else(|| unexpected("a user's id"))
+fn book(id: &str) -> Result<Book> {
+    Book::new(id, Config::default()).ok_or_else(|| unexpected("a user's id"))
 }
 
 fn event(job: &str) -> Result<Event> {

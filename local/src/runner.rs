@@ -121,7 +121,7 @@ impl Runner {
             line_secrets: webhook_config.line.secrets.clone(),
             edit_token: edit_config.tokens.first().cloned().unwrap_or_else(|| Secret::new("")),
             job_secret: job_events_config.secrets.first().cloned().unwrap_or_else(|| Secret::new("")),
-            last_transaction_ttl: webhook_config.last_transaction,
+            last_transaction_ttl: webhook_config.ledger.last_transaction,
             lock_ttl: webhook_config.lock.map(|lock| lock.ttl),
             webhook: Webhook::new(store(), provider, &http, webhook_config)?,
             edit: EditLastTransaction::new(store(), edit_config),

@@ -363,7 +363,7 @@ async fn nothing_that_was_read_from_a_request_shows_its_words() {
     hides(onetap_ledger::Entry::from_body(br#"{"PLANTED":1}"#).unwrap_err());
     hides(onetap_ledger::Patch::from_body(r#"{"附註":"PLANTED"}"#.as_bytes()).unwrap());
     hides(onetap_ledger::IfMatch::parse("PLANTED"));
-    hides(onetap_ledger::Slot::new("U-PLANTED", Duration::from_secs(1)).unwrap());
+    hides(onetap_ledger::Book::new("U-PLANTED", onetap_ledger::Config::default()).unwrap());
     hides(Job::new("scan", "PLANTED-job").unwrap());
     hides(Event::parse(job_event(10)).unwrap());
     let malformed = Event::parse(job_event(99)).unwrap_err();

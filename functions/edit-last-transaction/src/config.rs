@@ -1,34 +1,31 @@
 //! The environment's part in it.
 
-use std::time::Duration;
-
 use onetap_config::{ConfigError, Secret, Variables};
 use onetap_store::idem;
 
 const TOKENS: &str = "EDIT_API_TOKEN";
-const LIFE: &str = "LAST_TRANSACTION_TTL";
 
 /// Who may call, and how long things are kept.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Any of these bearer tokens opens the door (`EDIT_API_TOKEN`, a comma-separated list while it is rotated).
     pub tokens: Vec<Secret>,
-    /// How long a transaction lives after it was written (`LAST_TRANSACTION_TTL`).
-    pub life: Duration,
+    /// How long the ledger keeps what (`LAST_TRANSACTION_TTL`, `LEDGER_RETENTION_DAYS`).
+    pub ledger: onetap_ledger::Config,
     /// For requests with an `Idempotency-Key` (`IDEM_…`).
     pub idem: idem::Config,
 }
 
 impl Config {
-    /// Reads `EDIT_API_TOKEN`, `LAST_TRANSACTION_TTL` and `IDEM_…`.
+    /// Reads `EDIT_API_TOKEN`, the settings of the ledger and `IDEM_…`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
         let tokens = variables.secrets(TOKENS)?;
         // What a header cannot carry would lock everybody out, and only be noticed then.
         if !tokens.iter().all(|token| token.reveal().bytes().all(|b| b.is_ascii_graphic())) {
             return Err(ConfigError::new(TOKENS, "is not a token, or a list of them with commas between"));
         }
-        let life = variables.seconds(LIFE, 3600)?;
-        Ok(Config { tokens, life, idem: idem::Config::from_variables(variables)? })
+        let ledger = onetap_ledger::Config::from_variables(variables)?;
+        Ok(Config { tokens, ledger, idem: idem::Config::from_variables(variables)? })
     }
 }
 
@@ -42,15 +39,6 @@ mod tests {
             set.iter().chain(&good).find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
         };
         Config::from_variables(&Variables::from_lookup(lookup))
-    }
-
-    #[test]
-    fn a_transaction_lives_for_an_hour_unless_told_otherwise() {
-        assert_eq!(read(&[]).unwrap().life, Duration::from_secs(3600));
-        assert_eq!(read(&[(LIFE, "60")]).unwrap().life, Duration::from_secs(60));
-        for life in ["0", "-1", "1h", "999999999999"] {
-            assert_eq!(read(&[(LIFE, life)]).unwrap_err().variable(), LIFE, "{life}");
-        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
 use onetap_config::{ConfigError, Variables};
-use onetap_ledger::{Attempt, Change, ChangeError, Entry, Patch, Slot, Step, etag, texts};
+use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Patch, Step, etag, texts};
 use onetap_store::idem::Idempotency;
 use onetap_store::{Batch, Edit, Store, Values, open};
 use tokio::time::Instant;
@@ -78,44 +78,44 @@ impl EditLastTransaction {
         if !is_authorized(request.headers(), &self.config.tokens) {
             return unauthorized();
         }
-        let Some(slot) = Slot::new(user_id, self.config.life) else {
+        let Some(book) = Book::new(user_id, self.config.ledger) else {
             return refusal(StatusCode::BAD_REQUEST, "user_id 必須是 1 到 64 個英數字、_ 或 -");
         };
         let body = request.body().as_ref();
         if body.len() > MAX_BODY {
-            return failed(&ChangeError::TooLarge, slot.life());
+            return failed(&ChangeError::TooLarge, book.life());
         }
         match *request.method() {
-            Method::GET => self.read(&slot, deadline(request)).await,
+            Method::GET => self.read(&book, deadline(request)).await,
             Method::PUT => match Entry::from_body(body) {
-                Ok(entry) => self.change(request, &slot, Change::Put(entry), recorded).await,
-                Err(invalid) => failed(&ChangeError::Invalid(invalid), slot.life()),
+                Ok(entry) => self.change(request, &book, Change::Put(entry), recorded).await,
+                Err(invalid) => failed(&ChangeError::Invalid(invalid), book.life()),
             },
             Method::PATCH => match Patch::from_body(body) {
-                Ok(patch) => self.change(request, &slot, Change::Edit(patch), edited).await,
-                Err(invalid) => failed(&ChangeError::Invalid(invalid), slot.life()),
+                Ok(patch) => self.change(request, &book, Change::Edit(patch), edited).await,
+                Err(invalid) => failed(&ChangeError::Invalid(invalid), book.life()),
             },
             Method::DELETE => {
                 let attempt = Attempt::new(Change::Delete, if_match(request.headers()));
-                match self.make(attempt, &slot, deadline(request)).await {
+                match self.make(attempt, &book, deadline(request)).await {
                     Ok(_) => empty(StatusCode::NO_CONTENT),
-                    Err(failure) => failed(&failure, slot.life()),
+                    Err(failure) => failed(&failure, book.life()),
                 }
             }
             _ => not_allowed("GET, PUT, PATCH, DELETE"),
         }
     }
 
-    async fn read(&self, slot: &Slot, deadline: Option<Instant>) -> Answer {
-        let read = |there: &Values| Ok((Batch::new(), there.get(slot.key()).map(str::to_owned)));
-        let edit = Edit::of(slot.key()).deadline(deadline);
+    async fn read(&self, book: &Book, deadline: Option<Instant>) -> Answer {
+        let read = |there: &Values| Ok((Batch::new(), there.get(book.last_transaction()).map(str::to_owned)));
+        let edit = Edit::of(book.last_transaction()).deadline(deadline);
         match edit.apply(&*self.store, read).await.map_err(ChangeError::from) {
             Ok(Some(stored)) if Entry::read(&stored).is_some() => {
                 Success { status: 200, etag: Some(etag(&stored)), body: stored }.into()
             }
-            Ok(Some(_)) => failed(&ChangeError::Broken, slot.life()),
-            Ok(None) => failed(&ChangeError::Missing, slot.life()),
-            Err(failure) => failed(&failure, slot.life()),
+            Ok(Some(_)) => failed(&ChangeError::Broken, book.life()),
+            Ok(None) => failed(&ChangeError::Missing, book.life()),
+            Err(failure) => failed(&failure, book.life()),
         }
     }
 
@@ -123,18 +123,18 @@ impl EditLastTransaction {
     async fn make(
         &self,
         mut attempt: Attempt,
-        slot: &Slot,
+        book: &Book,
         deadline: Option<Instant>,
     ) -> Result<Step, ChangeError> {
-        let edit = attempt.edit(slot).deadline(deadline);
-        Ok(edit.apply(&*self.store, |there| attempt.write(slot, there)).await?)
+        let edit = attempt.edit(book).deadline(deadline);
+        Ok(edit.apply(&*self.store, |there| attempt.write(book, there)).await?)
     }
 
     /// Makes the change, once if it has a key.
     async fn change<B: AsRef<[u8]>>(
         &self,
         request: &Request<B>,
-        slot: &Slot,
+        book: &Book,
         change: Change,
         success: fn(&Step) -> Success,
     ) -> Answer {
@@ -143,9 +143,9 @@ impl EditLastTransaction {
         let key = match idempotency_key(request.headers()) {
             Ok(Some(key)) => key,
             Ok(None) => {
-                return match self.make(attempt, slot, deadline).await {
+                return match self.make(attempt, book, deadline).await {
                     Ok(step) => success(&step).into(),
-                    Err(failure) => failed(&failure, slot.life()),
+                    Err(failure) => failed(&failure, book.life()),
                 };
             }
             Err(wrong) => return problem(StatusCode::BAD_REQUEST, wrong, None),
@@ -158,7 +158,7 @@ impl EditLastTransaction {
             payload: [condition, request.body().as_ref()],
             deadline,
         };
-        once(&self.idem, &keyed, slot, attempt, success).await
+        once(&self.idem, &keyed, book, attempt, success).await
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use onetap_ledger::{Attempt, ChangeError, Slot, Step};
+use onetap_ledger::{Attempt, Book, ChangeError, Step};
 use onetap_store::edit;
 use onetap_store::idem::{Call, Error, Idempotency, digest};
 use tokio::time::Instant;
@@ -38,20 +38,20 @@ impl Keyed<'_> {
 pub(crate) async fn once(
     idem: &Idempotency,
     keyed: &Keyed<'_>,
-    slot: &Slot,
+    book: &Book,
     mut attempt: Attempt,
     success: impl Fn(&Step) -> Success,
 ) -> Answer {
     let mut ran = false;
-    let change = keyed.call(idem).edit(attempt.edit(slot), |there| {
+    let change = keyed.call(idem).edit(attempt.edit(book), |there| {
         ran = true;
-        let (writes, step) = attempt.write(slot, there)?;
+        let (writes, step) = attempt.write(book, there)?;
         Ok((writes, success(&step)))
     });
     match change.await {
         Ok(success) if ran => success.into(),
         Ok(success) => replayed(success.into()),
-        Err(error) => refused(error, slot.life()),
+        Err(error) => refused(error, book.life()),
     }
 }
 

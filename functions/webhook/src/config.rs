@@ -39,8 +39,8 @@ pub struct Config {
     pub line: onetap_line::Config,
     /// The processing lock; `None` with `PROCESSING_LOCK_ENABLED=false`.
     pub lock: Option<Lock>,
-    /// How long the last transaction lives (`LAST_TRANSACTION_TTL`).
-    pub last_transaction: Duration,
+    /// How long the ledger keeps what (`LAST_TRANSACTION_TTL`, `LEDGER_RETENTION_DAYS`).
+    pub ledger: onetap_ledger::Config,
     /// Prefix and TTL of the markers of handled events.
     pub idem: idem::Config,
     /// Time limits of a delivery and its parts.
@@ -74,7 +74,7 @@ impl Config {
         Ok(Config {
             line: onetap_line::Config::from_variables(variables)?,
             lock: enabled.then_some(Lock { ttl, scope }),
-            last_transaction: variables.seconds("LAST_TRANSACTION_TTL", 3600)?,
+            ledger: onetap_ledger::Config::from_variables(variables)?,
             idem,
             times: Times::default(),
         })

@@ -55,8 +55,8 @@ pub(crate) async fn look_up(
             keep(user.map(|user| UserEdit::profile(user, changes, Some(answer))))
         }
         Plan::Book(change) => {
-            let life = session.webhook.config.last_transaction;
-            keep(user.map(|user| UserEdit::book(user, life, change.clone())))
+            let config = session.webhook.config.ledger;
+            keep(user.map(|user| UserEdit::book(user, config, change.clone())))
         }
         Plan::Erase => keep(user.map(UserEdit::erase)),
         Plan::Follow => {

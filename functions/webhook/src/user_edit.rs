@@ -1,9 +1,7 @@
 //! What an event writes for its user: a pure step from what is there, so that it can be taken again from what a refusal
 //! brings.
 
-use std::time::Duration;
-
-use onetap_ledger::{Attempt, Change, Slot, texts};
+use onetap_ledger::{Attempt, Book, Change, Config, texts};
 use onetap_line::Messages;
 use onetap_store::{Batch, Edit, Error, Key, Values};
 
@@ -16,7 +14,7 @@ pub(crate) enum UserEdit {
     /// Of the profile, and the answer to it.
     Profile(Key, Vec<ProfileChange>, Option<Messages>),
     /// Of the last transaction.
-    Book(Slot, Change, Attempt),
+    Book(Book, Change, Attempt),
     /// Everything goes.
     Erase(Vec<Key>),
 }
@@ -30,10 +28,10 @@ impl UserEdit {
         Ok(UserEdit::Profile(profile_key(user)?, changes, answer))
     }
 
-    pub(crate) fn book(user: &str, life: Duration, change: Change) -> Result<UserEdit, Error> {
+    pub(crate) fn book(user: &str, config: Config, change: Change) -> Result<UserEdit, Error> {
         let wrong = || Error::rejected("a user id that no key can hold");
-        let slot = Slot::new(user, life).ok_or_else(wrong)?;
-        Ok(UserEdit::Book(slot, change.clone(), Attempt::new(change, None)))
+        let book = Book::new(user, config).ok_or_else(wrong)?;
+        Ok(UserEdit::Book(book, change.clone(), Attempt::new(change, None)))
     }
 
     pub(crate) fn erase(user: &str) -> Result<UserEdit, Error> {
@@ -44,7 +42,7 @@ impl UserEdit {
     pub(crate) fn edit(&self) -> Edit<'static> {
         match self {
             UserEdit::Profile(key, ..) => Edit::of(key).idempotent(),
-            UserEdit::Book(slot, _, attempt) => attempt.edit(slot),
+            UserEdit::Book(book, _, attempt) => attempt.edit(book),
             UserEdit::Erase(keys) => Edit::of_all(keys.clone()).idempotent(),
         }
     }
@@ -66,14 +64,14 @@ impl UserEdit {
                 };
                 (writes, answer.clone())
             }
-            UserEdit::Book(slot, change, attempt) => {
-                let (writes, answer) = match attempt.write(slot, there) {
+            UserEdit::Book(book, change, attempt) => {
+                let (writes, answer) = match attempt.write(book, there) {
                     Ok((writes, step)) => match change {
                         Change::Edit(edit) => (writes, texts::edited(edit, &step)),
                         Change::Delete => (writes, texts::DELETED.to_owned()),
                         Change::Put(_) | Change::Note(_) => (writes, texts::noted(step.entries())),
                     },
-                    Err(failure) => (Batch::new(), texts::failure(&failure, slot.life())),
+                    Err(failure) => (Batch::new(), texts::failure(&failure, book.life())),
                 };
                 (writes, Some(replies::text(answer)))
             }

@@ -3,10 +3,12 @@
 mod date;
 mod iso8601;
 mod moment;
+mod month;
 
 pub use date::Date;
 pub use iso8601::is_iso8601;
 pub use moment::Moment;
+pub use month::Month;
 
 /// Parses `text` by a pattern such as `YYYY-MM-DD`: each group of the same letter is a number with that many digits,
 /// and any other character must match. Returns the numbers; `None` if there are not exactly `N`.

@@ -105,6 +105,12 @@ impl<'a> Variables<'a> {
         limited(name, Duration::from_secs(self.parsed(name, "a whole number", default)?))
     }
 
+    /// A time in whole days, from zero to [`MAX_DURATION`].
+    pub fn days_or_zero(&self, name: &str, default: u64) -> Result<Duration, ConfigError> {
+        let days: u64 = self.parsed(name, "a whole number", default)?;
+        limited(name, Duration::from_secs(days.saturating_mul(24 * 3600)))
+    }
+
     /// A time in whole milliseconds, at least one and at most [`MAX_DURATION`].
     pub fn millis(&self, name: &str, default: u64) -> Result<Duration, ConfigError> {
         limited(name, Duration::from_millis(self.positive(name, default)?))

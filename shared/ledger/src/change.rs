@@ -1,11 +1,12 @@
-//! Computes the new last transaction from the stored one. This module does no I/O.
+//! Computes the new last transaction from the stored one, and the records of the journal. This module does no I/O.
 
 use std::fmt;
 
-use onetap_store::{Batch, Edit, Expect, Values};
+use onetap_store::{Batch, Edit, Error, Expect, Values};
 
 use crate::chat::Note;
-use crate::{ChangeError, Entry, IfMatch, Invalid, Patch, Slot, etag};
+use crate::journal::records;
+use crate::{Book, ChangeError, Entry, IfMatch, Invalid, Months, Patch, etag};
 
 /// A requested change of the last transaction.
 #[derive(Clone, Debug)]
@@ -26,15 +27,15 @@ pub enum Change {
 /// It is the step of an [`Edit`](Attempt::edit) of the store, alone or in an idempotent call:
 ///
 /// ```
-/// # use std::{sync::Arc, time::Duration};
-/// # use onetap_ledger::{Attempt, Change, Entry, Slot};
+/// # use std::sync::Arc;
+/// # use onetap_ledger::{Attempt, Book, Change, Config, Entry};
 /// # use onetap_store::{Memory, Store};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
-/// # let slot = Slot::new("U1", Duration::from_secs(3600)).ok_or("no user id")?;
+/// # let book = Book::new("U1", Config::default()).ok_or("no user id")?;
 /// # let entry = Entry::read(r#"{"交易ID":"20251129-143000"}"#).ok_or("no entry")?;
 /// let mut attempt = Attempt::new(Change::Put(entry), None);
-/// let step = attempt.edit(&slot).apply(&*store, |there| attempt.write(&slot, there)).await;
+/// let step = attempt.edit(&book).apply(&*store, |there| attempt.write(&book, there)).await;
 /// assert!(step.is_ok_and(|step| step.created()));
 /// # Ok(()) }
 /// ```
@@ -53,31 +54,26 @@ impl Attempt {
     }
 
     /// The read-modify-write on the store that makes the change. Its step is [`write`](Attempt::write).
-    pub fn edit(&self, slot: &Slot) -> Edit<'static> {
-        let edit = Edit::of(slot.key());
+    pub fn edit(&self, book: &Book) -> Edit<'static> {
+        let edit = Edit::of_all([book.last_transaction().clone(), book.months().clone()]);
         // A note gets a new id on every retry, so it is not idempotent. The other changes are.
-        let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.idempotent() };
-        if self.reads_first() { edit } else { edit.guessing_absent() }
+        if matches!(self.change, Change::Note(_)) { edit } else { edit.idempotent() }
     }
 
     /// The batch to commit over the stored values, and the step that it makes.
-    pub fn write(&mut self, slot: &Slot, there: &Values) -> Result<(Batch, Step), ChangeError> {
-        let step = self.step(there.get(slot.key()))?;
-        Ok((step.batch(slot), step))
-    }
-
-    /// Whether the stored value must be read first. A change that may overwrite any value first assumes that there is
-    /// none; if that is wrong, the refusal contains the value.
-    fn reads_first(&self) -> bool {
-        self.condition.is_some() || matches!(self.change, Change::Edit(_) | Change::Delete)
+    pub fn write(&mut self, book: &Book, there: &Values) -> Result<(Batch, Step), ChangeError> {
+        let months = Months::read(there.get(book.months()));
+        let step = self.step(there.get(book.last_transaction()), &months)?;
+        let batch = step.batch(book, there, months).map_err(ChangeError::Unwritable)?;
+        Ok((batch, step))
     }
 
     /// The step from the stored value `there`, or why the change is not allowed.
-    pub fn step(&mut self, there: Option<&str>) -> Result<Step, ChangeError> {
+    pub fn step(&mut self, there: Option<&str>, months: &Months) -> Result<Step, ChangeError> {
         let current = self.current(there)?;
         let (entries, already_applied) = match (&self.change, &current) {
             (Change::Put(entry), _) => overwrite(there, vec![entry.clone()]),
-            (Change::Note(note), _) => overwrite(there, note.entries(current.as_ref())),
+            (Change::Note(note), _) => overwrite(there, note.entries(current.as_ref(), months)),
             (Change::Edit(patch), Some(current)) => {
                 let edited = patch.apply(current);
                 // An edit that changes nothing counts as already applied: the value may be the result of its first try.
@@ -149,15 +145,29 @@ impl fmt::Debug for Step {
 }
 
 impl Step {
-    /// The batch. It is refused unless the stored value is still the one that the step was computed from.
-    fn batch(&self, slot: &Slot) -> Batch {
-        let (key, ttl) = (slot.key(), slot.life());
-        match (&self.before, self.after()) {
-            (None, Some(after)) => Batch::new().put(key, Expect::Absent, after, ttl),
-            (Some(before), Some(after)) => Batch::new().put(key, Expect::Is(before.clone()), after, ttl),
+    /// The batch: the last transaction, the records of the journal and the months that have a log. It is refused unless the
+    /// last transaction and the months are still those that the step was computed from.
+    fn batch(&self, book: &Book, there: &Values, mut months: Months) -> Result<Batch, Error> {
+        let key = book.last_transaction();
+        let after = self.after();
+        let mut batch = match (&self.before, &after) {
+            (before, Some(after)) => {
+                let expect = before.clone().map_or(Expect::Absent, Expect::Is);
+                Batch::new().put(key, expect, after.as_str(), book.life())
+            }
             (Some(before), None) => Batch::new().delete(key, before.as_str()),
             (None, None) => Batch::new(),
+        };
+        // The same value again: a request that was repeated.
+        if self.before == after {
+            return Ok(batch);
         }
+        for (month, record) in records(self.before().as_ref(), &self.entries) {
+            months.add(month);
+            months.note_id(record.id());
+            batch = batch.append(&book.log(month)?, record.to_json(), book.keep());
+        }
+        Ok(batch.put(book.months(), there.expect(book.months()), months.to_json(), book.retention()))
     }
 
     /// Whether there was no value before.
@@ -210,66 +220,69 @@ mod tests {
     #[test]
     fn an_edit_stays_with_the_transaction_it_first_met() {
         let mut attempt = attempt(edit(r#"{"品項":"宵夜"}"#), None);
-        assert_eq!(attempt.step(None), Err(ChangeError::Missing));
-        attempt.step(Some(LUNCH)).unwrap();
+        assert_eq!(attempt.step(None, &Months::default()), Err(ChangeError::Missing));
+        attempt.step(Some(LUNCH), &Months::default()).unwrap();
         let winner = LUNCH.replace("飲食", "教育");
         assert_eq!(
-            attempt.step(Some(&winner)).unwrap().entry().unwrap().to_json(),
+            attempt.step(Some(&winner), &Months::default()).unwrap().entry().unwrap().to_json(),
             winner.replace("午餐", "宵夜")
         );
-        assert_eq!(attempt.step(Some(DINNER)), Err(ChangeError::Replaced));
-        assert_eq!(attempt.step(None), Err(ChangeError::Expired));
-        assert_eq!(attempt.step(Some("broken")), Err(ChangeError::Broken));
+        assert_eq!(attempt.step(Some(DINNER), &Months::default()), Err(ChangeError::Replaced));
+        assert_eq!(attempt.step(None, &Months::default()), Err(ChangeError::Expired));
+        assert_eq!(attempt.step(Some("broken"), &Months::default()), Err(ChangeError::Broken));
     }
 
     #[test]
     fn a_condition_is_judged_on_every_value() {
         let mut attempt = attempt(edit(r#"{"品項":"宵夜"}"#), Some(&etag(LUNCH)));
-        attempt.step(Some(LUNCH)).unwrap();
-        assert_eq!(attempt.step(Some(&LUNCH.replace("飲食", "教育"))), Err(ChangeError::Stale));
-        assert_eq!(attempt.step(Some(DINNER)), Err(ChangeError::Stale));
+        attempt.step(Some(LUNCH), &Months::default()).unwrap();
+        assert_eq!(
+            attempt.step(Some(&LUNCH.replace("飲食", "教育")), &Months::default()),
+            Err(ChangeError::Stale)
+        );
+        assert_eq!(attempt.step(Some(DINNER), &Months::default()), Err(ChangeError::Stale));
         // The stored value is the result of the edit: it counts as already applied.
-        attempt.step(Some(&LUNCH.replace("午餐", "宵夜"))).unwrap();
+        attempt.step(Some(&LUNCH.replace("午餐", "宵夜")), &Months::default()).unwrap();
     }
 
     #[test]
     fn a_named_transaction_may_change_but_not_be_another() {
         let named = || attempt(edit(r#"{"品項":"晚餐"}"#), Some("20251129-143000"));
-        named().step(Some(&LUNCH.replace("飲食", "教育"))).unwrap();
+        named().step(Some(&LUNCH.replace("飲食", "教育")), &Months::default()).unwrap();
         // Also if the edit would change nothing: it names another transaction.
-        assert_eq!(named().step(Some(DINNER)), Err(ChangeError::Stale));
-        assert_eq!(named().step(None), Err(ChangeError::Missing));
+        assert_eq!(named().step(Some(DINNER), &Months::default()), Err(ChangeError::Stale));
+        assert_eq!(named().step(None, &Months::default()), Err(ChangeError::Missing));
         let mut any = attempt(edit(r#"{"品項":"晚餐"}"#), Some("*"));
-        any.step(Some(LUNCH)).unwrap();
-        assert_eq!(any.step(Some(DINNER)), Err(ChangeError::Stale));
+        any.step(Some(LUNCH), &Months::default()).unwrap();
+        assert_eq!(any.step(Some(DINNER), &Months::default()), Err(ChangeError::Stale));
     }
 
     #[test]
     fn a_put_goes_over_anything_its_condition_allows() {
-        assert!(attempt(put(LUNCH), None).step(None).unwrap().created());
+        assert!(attempt(put(LUNCH), None).step(None, &Months::default()).unwrap().created());
         for there in [DINNER, "broken", LUNCH] {
-            assert!(!attempt(put(LUNCH), None).step(Some(there)).unwrap().created());
+            assert!(!attempt(put(LUNCH), None).step(Some(there), &Months::default()).unwrap().created());
         }
         let conditional = || attempt(put(LUNCH), Some(&etag("broken")));
-        conditional().step(Some("broken")).unwrap();
-        conditional().step(Some(LUNCH)).unwrap();
-        assert_eq!(conditional().step(None), Err(ChangeError::Stale));
-        assert_eq!(conditional().step(Some(DINNER)), Err(ChangeError::Stale));
+        conditional().step(Some("broken"), &Months::default()).unwrap();
+        conditional().step(Some(LUNCH), &Months::default()).unwrap();
+        assert_eq!(conditional().step(None, &Months::default()), Err(ChangeError::Stale));
+        assert_eq!(conditional().step(Some(DINNER), &Months::default()), Err(ChangeError::Stale));
     }
 
     #[test]
     fn what_is_deleted_is_what_was_met() {
         let mut attempt = attempt(Change::Delete, None);
-        assert_eq!(attempt.step(None), Err(ChangeError::Missing));
-        assert_eq!(attempt.step(Some(LUNCH)).unwrap().entry(), None);
-        assert_eq!(attempt.step(Some(DINNER)), Err(ChangeError::Replaced));
-        assert_eq!(attempt.step(None), Err(ChangeError::Missing));
-        assert_eq!(attempt.step(Some("{}")), Err(ChangeError::Broken));
+        assert_eq!(attempt.step(None, &Months::default()), Err(ChangeError::Missing));
+        assert_eq!(attempt.step(Some(LUNCH), &Months::default()).unwrap().entry(), None);
+        assert_eq!(attempt.step(Some(DINNER), &Months::default()), Err(ChangeError::Replaced));
+        assert_eq!(attempt.step(None, &Months::default()), Err(ChangeError::Missing));
+        assert_eq!(attempt.step(Some("{}"), &Months::default()), Err(ChangeError::Broken));
     }
 
     #[test]
     fn a_step_shows_no_words_in_debug() {
-        let step = attempt(put(LUNCH), None).step(Some(DINNER)).unwrap();
+        let step = attempt(put(LUNCH), None).step(Some(DINNER), &Months::default()).unwrap();
         assert_eq!(format!("{step:?}"), "Step { created: false, entries: [Entry(16 fields)] }");
     }
 }

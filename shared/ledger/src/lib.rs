@@ -1,26 +1,32 @@
 #![doc = include_str!("../README.md")]
 
+mod book;
 mod change;
 mod change_error;
 pub mod chat;
+mod config;
 pub mod currency;
 mod decimal;
 mod entry;
 mod field;
 mod if_match;
+mod journal;
+mod months;
 mod patch;
-mod slot;
 pub mod texts;
 
+pub use book::Book;
 pub use change::{Attempt, Change, Step};
 pub use change_error::ChangeError;
+pub use config::Config;
 pub use decimal::{Decimal, Total};
 pub use entry::{Entry, Invalid};
 pub use field::{Field, Reason};
 pub use if_match::{IfMatch, etag};
-pub use onetap_calendar::{Date, Moment};
+pub use journal::Record;
+pub use months::Months;
+pub use onetap_calendar::{Date, Moment, Month};
 pub use patch::Patch;
-pub use slot::Slot;
 
 #[cfg(test)]
 mod testing {

@@ -82,7 +82,7 @@ fn span(life: Duration) -> String {
 mod tests {
     use super::*;
     use crate::testing::LUNCH;
-    use crate::{Attempt, Change};
+    use crate::{Attempt, Change, Months};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn an_edit_tells_the_old_and_the_new() {
         let patch = Patch::from_body(r#"{"原幣金額":150,"附註":"加班"}"#.as_bytes()).unwrap();
-        let step = Attempt::new(Change::Edit(patch.clone()), None).step(Some(LUNCH)).unwrap();
+        let step =
+            Attempt::new(Change::Edit(patch.clone()), None).step(Some(LUNCH), &Months::default()).unwrap();
         assert_eq!(edited(&patch, &step), "修改成功\n• 原幣金額：100.10 → 150\n• 附註：（空） → 加班");
     }
 }

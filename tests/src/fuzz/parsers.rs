@@ -2,7 +2,7 @@
 
 use onetap_config::Secret;
 use onetap_ledger::chat::{self, Sentence};
-use onetap_ledger::{Entry, Moment, Patch};
+use onetap_ledger::{Entry, Moment, Months, Patch};
 use onetap_line::signature::{Verdict, sign, verify};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Mode, Source};
 
@@ -71,7 +71,7 @@ pub fn chat_sentence(bytes: &[u8]) {
     let now = Moment::from_unix(1_764_397_800).unwrap();
     match chat::parse(&text, now) {
         Sentence::Note(note) => {
-            let entries = note.entries(Entry::read(LUNCH).as_ref());
+            let entries = note.entries(Entry::read(LUNCH).as_ref(), &Months::default());
             assert!(!entries.is_empty(), "a note of nothing");
             for entry in entries {
                 assert!(Entry::from_body(entry.to_json().as_bytes()) == Ok(entry), "noted, and no entry");

@@ -67,7 +67,7 @@ async fn without_an_entry_everything_but_put_is_404() {
     api.get().await.fails(404, MISSING);
     api.patch(r#"{"品項":"晚餐"}"#).await.fails(404, MISSING);
     api.delete().await.fails(404, MISSING);
-    let half = Api::with(memory(), Config { life: Duration::from_secs(1800), ..config() });
+    let half = Api::with(memory(), support::with_life(Duration::from_secs(1800)));
     half.get().await.fails(404, "目前沒有可修改的交易記錄（交易記錄會在 30 分鐘後自動清除）");
 }
 

@@ -58,7 +58,7 @@ async fn another_edit_in_between_is_kept_and_so_is_this_one(store: Arc<dyn Store
 }
 
 async fn expiry_in_between_is_410(store: Arc<dyn Store>) {
-    let brief = Config { life: Duration::from_secs(1), ..config() };
+    let brief = support::with_life(Duration::from_secs(1));
     let api = Api::with(store, brief.clone());
     api.put(LUNCH).await;
     let expired = between(&api, &[], brief, || sleep(Duration::from_millis(1100))).await;
@@ -180,7 +180,7 @@ async fn ten_at_once_with_one_key_are_one_edit(store: Arc<dyn Store>) {
 }
 
 async fn an_edit_renews_the_life_and_a_read_does_not(store: Arc<dyn Store>) {
-    let api = Api::with(store, Config { life: Duration::from_secs(3), ..config() });
+    let api = Api::with(store, support::with_life(Duration::from_secs(3)));
     let two_seconds = Duration::from_secs(2);
     api.put(LUNCH).await;
     sleep(two_seconds).await;

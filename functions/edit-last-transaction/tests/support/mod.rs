@@ -72,9 +72,14 @@ macro_rules! on_every_backend {
 pub fn config() -> Config {
     Config {
         tokens: vec![Secret::new(TOKEN)],
-        life: Duration::from_secs(3600),
+        ledger: onetap_ledger::Config::default(),
         idem: idem::Config { wait_timeout: Duration::from_secs(5), ..idem::Config::default() },
     }
+}
+
+/// The same, where the last transaction lives for this long.
+pub fn with_life(last_transaction: Duration) -> Config {
+    Config { ledger: onetap_ledger::Config { last_transaction, ..Default::default() }, ..config() }
 }
 
 /// The function, asked about one user of its own.
@@ -147,8 +152,11 @@ impl Api {
     /// Puts this there, past the function, whatever was there.
     pub async fn plant(&self, value: &str) {
         let expect = self.stored().await.map_or(Expect::Absent, Expect::Is);
-        let _ =
-            self.store.commit(&Batch::new().put(&self.key(), expect, value, config().life)).await.unwrap();
+        let _ = self
+            .store
+            .commit(&Batch::new().put(&self.key(), expect, value, config().ledger.last_transaction))
+            .await
+            .unwrap();
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::{Date, Decimal, Entry, Field, Moment};
+use crate::{Date, Decimal, Entry, Field, Moment, Months};
 
 /// One thing that was paid.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,12 +31,12 @@ impl fmt::Debug for Note {
 }
 
 impl Note {
-    /// The entries, where `previous` is the last transaction so far.
+    /// The entries, where `previous` is the last transaction so far and `months` has the latest `交易ID`.
     ///
-    /// Each gets a `交易ID` of its own: the second in which the text was written or, if `previous` has that second or
-    /// a later one, the second after it.
-    pub fn entries(&self, previous: Option<&Entry>) -> Vec<Entry> {
-        let taken = previous.and_then(|entry| Moment::parse_id(entry.id()));
+    /// Each gets a `交易ID` of its own: the second in which the text was written or, if that second or a later one was given
+    /// before, the second after it.
+    pub fn entries(&self, previous: Option<&Entry>, months: &Months) -> Vec<Entry> {
+        let taken = previous.and_then(|entry| Moment::parse_id(entry.id())).max(months.last_id);
         // After the last second of the year 9999 there is no next one.
         let mut id =
             taken.filter(|taken| *taken >= self.now).and_then(Moment::next_second).unwrap_or(self.now);

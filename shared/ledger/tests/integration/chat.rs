@@ -1,7 +1,7 @@
 //! What a sentence does, sentence by sentence.
 
 use onetap_ledger::chat::{Problem, Sentence, parse};
-use onetap_ledger::{Attempt, Change, Entry, Field, Moment, texts};
+use onetap_ledger::{Attempt, Change, Entry, Field, Moment, Months, texts};
 
 /// Seed 002's entry.
 const LUNCH: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":100.0,"匯率":1.0,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
@@ -16,12 +16,13 @@ fn says(text: &str) -> String {
     match parse(text, now()) {
         Sentence::Delete => "delete".to_owned(),
         Sentence::Edit(edit) => {
-            let step = Attempt::new(Change::Edit(edit.clone()), None).step(Some(LUNCH)).unwrap();
+            let step =
+                Attempt::new(Change::Edit(edit.clone()), None).step(Some(LUNCH), &Months::default()).unwrap();
             texts::edited(&edit, &step).replace("修改成功\n• ", "")
         }
-        Sentence::Note(note) => {
-            texts::noted(&note.entries(None)).replace("已記帳：\n• ", "").replace("\n• ", " | ")
-        }
+        Sentence::Note(note) => texts::noted(&note.entries(None, &Months::default()))
+            .replace("已記帳：\n• ", "")
+            .replace("\n• ", " | "),
         Sentence::EditProblem(Problem(text)) => format!("edit? {text}"),
         Sentence::NoteProblem(Problem(text)) => {
             format!("note? {}", text.replace("，例如：午餐 120 信用卡", ""))
@@ -262,7 +263,7 @@ fn what_is_not_about_the_ledger_is_left_to_others() {
 #[test]
 fn what_is_noted_is_a_valid_entry_with_the_defaults() {
     let Sentence::Note(note) = parse("午餐 120 信用卡", now()) else { panic!("a note") };
-    let json = note.entries(None)[0].to_json();
+    let json = note.entries(None, &Months::default())[0].to_json();
     assert_eq!(Entry::from_body(json.as_bytes()).unwrap().to_json(), json);
     let expected = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":120,"匯率":1,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"其他","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
     assert_eq!(json, expected);
@@ -274,14 +275,14 @@ fn two_entries_in_one_second_never_share_an_id() {
         panic!("a note")
     };
     let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id().to_owned()).collect::<Vec<_>>();
-    let first = note.entries(None);
+    let first = note.entries(None, &Months::default());
     assert_eq!(ids(&first), ["20251129-143000", "20251129-143001", "20251129-143002"]);
-    let second = note.entries(first.last());
+    let second = note.entries(first.last(), &Months::default());
     assert_eq!(ids(&second), ["20251129-143003", "20251129-143004", "20251129-143005"]);
     let before = Entry::read(&LUNCH.replace("20251129-143000", "20251129-142959")).unwrap();
-    assert_eq!(note.entries(Some(&before))[0].id(), "20251129-143000");
+    assert_eq!(note.entries(Some(&before), &Months::default())[0].id(), "20251129-143000");
     let foreign = Entry::read(r#"{"交易ID":"who knows"}"#).unwrap();
-    assert_eq!(note.entries(Some(&foreign))[0].id(), "20251129-143000");
+    assert_eq!(note.entries(Some(&foreign), &Months::default())[0].id(), "20251129-143000");
 }
 
 #[test]
@@ -312,7 +313,7 @@ mod any_text {
         ) {
             let text = words.concat();
             if let Sentence::Note(note) = parse(&text, now()) {
-                for entry in note.entries(None) {
+                for entry in note.entries(None, &Months::default()) {
                     prop_assert!(Entry::from_body(entry.to_json().as_bytes()).is_ok(), "{}", text);
                 }
             }

@@ -1,0 +1,81 @@
+//! Where a user's ledger is kept, and for how long.
+
+use std::fmt;
+use std::time::Duration;
+
+use onetap_store::{Error, Keep, Key, Log, Ttl};
+
+use crate::{Config, Month};
+
+/// The keys of one user's ledger. `Debug` does not show whose.
+///
+/// | key | value |
+/// |---|---|
+/// | `user:{user_id}:last_transaction` | the last transaction, while it can be edited |
+/// | `user:{user_id}:ledger:{YYYY-MM}` | a log: what happened to the entries of that month |
+/// | `user:{user_id}:ledger` | the months that have a log: [`Months`](crate::Months) |
+/// | `user:{user_id}:pending` | an entry that lacks something |
+#[derive(Clone, PartialEq, Eq)]
+pub struct Book {
+    last_transaction: Key,
+    months: Key,
+    pending: Key,
+    config: Config,
+}
+
+impl fmt::Debug for Book {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Book").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Book {
+    /// The ledger of a user id of 1 to 64 letters, digits, `_` and `-`. Any other is refused: a colon or a slash in it could
+    /// name somebody else's key.
+    pub fn new(user_id: &str, config: Config) -> Option<Book> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        let valid = (1..=64).contains(&user_id.len()) && user_id.bytes().all(plain);
+        let key = |name: &str| valid.then(|| Key::new(format!("user:{user_id}:{name}")))?.ok();
+        Some(Book {
+            last_transaction: key("last_transaction")?,
+            months: key("ledger")?,
+            pending: key("pending")?,
+            config,
+        })
+    }
+
+    /// The key of the last transaction.
+    pub fn last_transaction(&self) -> &Key {
+        &self.last_transaction
+    }
+
+    /// The key of the list of months.
+    pub fn months(&self) -> &Key {
+        &self.months
+    }
+
+    /// The key of an entry that lacks something.
+    pub fn pending(&self) -> &Key {
+        &self.pending
+    }
+
+    /// The log of a month.
+    pub fn log(&self, month: Month) -> Result<Log, Error> {
+        Log::new(format!("{}:{month}", self.months.as_str()))
+    }
+
+    /// How long the last transaction can be edited after it was written.
+    pub fn life(&self) -> Duration {
+        self.config.last_transaction
+    }
+
+    /// How long a month is kept after its last record.
+    pub fn retention(&self) -> Ttl {
+        self.config.retention
+    }
+
+    /// A month keeps all of its records.
+    pub(crate) fn keep(&self) -> Keep {
+        Keep::all_for(self.config.retention)
+    }
+}
