@@ -1,7 +1,7 @@
 //! Parsers that need no store: what they take they write down again in the same words.
 
 use onetap_config::Secret;
-use onetap_ledger::chat::{self, Sentence};
+use onetap_ledger::chat::{self, Pending, Sentence};
 use onetap_ledger::{Entry, Moment, Months, Patch};
 use onetap_line::signature::{Verdict, sign, verify};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Mode, Source};
@@ -82,7 +82,11 @@ pub fn chat_sentence(bytes: &[u8]) {
             assert!(edited.is_ok_and(|entry| Entry::from_body(entry.to_json().as_bytes()) == Ok(entry)));
         }
         Sentence::EditProblem(problem) | Sentence::NoteProblem(problem) => assert!(!problem.0.is_empty()),
-        Sentence::Delete | Sentence::Other => {}
+        Sentence::HalfSaid(pending, problem) => {
+            assert!(!problem.0.is_empty());
+            assert_eq!(Pending::read(&pending.to_json()), Some(pending), "kept, and not the same");
+        }
+        Sentence::Delete | Sentence::Recall(_) | Sentence::Other => {}
     }
     for chat in [Chat::User, Chat::Group, Chat::Room, Chat::Unknown] {
         for kind in [

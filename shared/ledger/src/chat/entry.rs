@@ -1,8 +1,9 @@
 //! Entries: `午餐 120 信用卡`, the words in any order.
 
 use super::note::Draft;
+use super::pending::{Part, Pending};
 use super::tokens::Segment;
-use super::{Note, Problem};
+use super::{Note, Problem, Sentence};
 use crate::texts::wrong_field;
 use crate::{Decimal, Moment, Reason};
 
@@ -11,12 +12,15 @@ const SEPARATORS: [char; 6] = ['，', '；', '、', ';', '\n', ','];
 const EXAMPLE: &str = "例如：午餐 120 信用卡";
 const HOME_CURRENCY: &str = "TWD";
 
-/// What the text says was paid, or what is wrong with it; `None` if there is no amount in it.
-pub(super) fn parse(text: &str, now: Moment) -> Option<Result<Note, Problem>> {
+/// The most entries of one text: they are recorded in one commit.
+const MAX_ENTRIES: usize = 20;
+
+/// What the text says was paid, or what lacks or is wrong; [`Sentence::Other`] if there is no amount in it.
+pub(super) fn parse(text: &str, now: Moment) -> Sentence {
     let segments: Vec<Segment> =
         split(text).into_iter().map(|text| Segment::parse(text, now.date())).collect();
     if segments.iter().all(|segment| segment.amount.is_none()) {
-        return None;
+        return Sentence::Other;
     }
     let payments = fill_gaps(segments.iter().map(|segment| segment.payment.clone()));
     let rates = fill_gaps(segments.iter().map(|segment| segment.rate.clone()));
@@ -24,50 +28,65 @@ pub(super) fn parse(text: &str, now: Moment) -> Option<Result<Note, Problem>> {
         segments.iter().any(|segment| segment.currency.is_some_and(|code| code != HOME_CURRENCY));
     let mut date = now.date();
     let (mut drafts, mut problems) = (Vec::new(), Vec::new());
+    let (mut lacks, mut is_wrong) = (Vec::new(), false);
     for ((segment, payment), rate) in segments.iter().zip(payments).zip(rates) {
         let mut faults = Faults::default();
         // A day holds for the segments after it too.
         if let Some(day) = segment.date {
-            date = faults.need("日期", Some(day)).unwrap_or(date);
+            date = faults.need(Part::Date, Some(day)).unwrap_or(date);
         }
         // A segment with only a day or a way to pay belongs to the others.
         let belongs_to_others = segment.payment.is_some() || segment.date.is_some();
         if segment.item.is_empty() && segment.amount.is_none() && belongs_to_others && faults.is_empty() {
             continue;
         }
-        let item = faults.need("品項", Some(&segment.item).filter(|item| !item.is_empty()).map(Ok));
-        let amount = faults.need("金額", segment.amount.clone());
-        let payment = faults.need("付款方式", payment.map(Ok));
+        let item = faults.need(Part::Item, Some(&segment.item).filter(|item| !item.is_empty()).map(Ok));
+        let amount = faults.need(Part::Amount, segment.amount.clone());
+        let payment = faults.need(Part::Payment, payment.map(Ok));
         let currency = segment.currency.unwrap_or(HOME_CURRENCY);
         let rate = match rate {
-            Some(_) if currency == HOME_CURRENCY && !has_foreign_currency => faults.need("幣別", None),
+            Some(_) if currency == HOME_CURRENCY && !has_foreign_currency => {
+                faults.need(Part::Currency, None)
+            }
             _ if currency == HOME_CURRENCY => Some(Decimal::one()),
-            rate => faults.need("匯率", rate),
+            rate => faults.need(Part::Rate, rate),
         };
         match (item, amount, payment, rate) {
             (Some(item), Some(amount), Some(payment), Some(rate)) if faults.is_empty() => {
                 drafts.push(Draft { date, item: item.clone(), amount, currency, rate, payment });
             }
-            _ => problems.push(faults.message(Some(&segment.item).filter(|_| segments.len() > 1))),
+            _ => {
+                lacks.extend(&faults.lacks);
+                is_wrong |= !faults.wrong.is_empty();
+                problems.push(faults.message(Some(&segment.item).filter(|_| segments.len() > 1)));
+            }
         }
     }
-    Some(if problems.is_empty() { Ok(Note { now, drafts }) } else { Err(Problem(problems.join("\n"))) })
+    if drafts.len() > MAX_ENTRIES {
+        return Sentence::NoteProblem(Problem(format!("一次最多記錄 {MAX_ENTRIES} 筆，請分開輸入")));
+    }
+    let problem = Problem(problems.join("\n"));
+    match problems.is_empty() {
+        true => Sentence::Note(Note { now, drafts }),
+        false if is_wrong => Sentence::NoteProblem(problem),
+        false => Sentence::HalfSaid(Pending::new(text, now, lacks), problem),
+    }
 }
 
 /// What a segment lacks, and what is wrong in it.
 #[derive(Default)]
 struct Faults {
-    lacks: Vec<&'static str>,
+    lacks: Vec<Part>,
     wrong: Vec<String>,
 }
 
 impl Faults {
     /// The value; a missing or a wrong one is added to the faults.
-    fn need<T>(&mut self, name: &'static str, value: Option<Result<T, Reason>>) -> Option<T> {
+    fn need<T>(&mut self, part: Part, value: Option<Result<T, Reason>>) -> Option<T> {
         match value {
             Some(Ok(value)) => return Some(value),
-            Some(Err(reason)) => self.wrong.push(wrong_field(name, reason)),
-            None => self.lacks.push(name),
+            Some(Err(reason)) => self.wrong.push(wrong_field(part.name(), reason)),
+            None => self.lacks.push(part),
         }
         None
     }
@@ -80,7 +99,8 @@ impl Faults {
     fn message(self, item: Option<&String>) -> String {
         let which =
             item.filter(|item| !item.is_empty()).map(|item| format!("「{item}」")).unwrap_or_default();
-        let lacks = (!self.lacks.is_empty()).then(|| format!("缺少{}", self.lacks.join("、")));
+        let names: Vec<&str> = self.lacks.iter().map(|part| part.name()).collect();
+        let lacks = (!names.is_empty()).then(|| format!("缺少{}", names.join("、")));
         let example = lacks.as_ref().map(|_| EXAMPLE.to_owned());
         let all: Vec<String> = lacks.into_iter().chain(self.wrong).chain(example).collect();
         format!("{which}{}", all.join("，"))
@@ -88,7 +108,7 @@ impl Faults {
 }
 
 /// The segments of a text.
-fn split(text: &str) -> Vec<&str> {
+pub(super) fn split(text: &str) -> Vec<&str> {
     let digit = |c: char| c.is_ascii_digit();
     let mut segments = Vec::new();
     let mut begin = 0;

@@ -6,6 +6,8 @@
 //! 午餐 120 信用卡 · 昨天 計程車 250 現金           record an entry, words in any order
 //! 早餐 50、午餐 120、飲料 45 現金                  several entries, which share what only one of them says
 //! 書 12.5 美金 匯率 31.5 信用卡                   another currency, with its rate
+//! 午餐 100 · 信用卡                              an entry in two messages
+//! 最近紀錄 · 本月 · 上個月 · 9月 · 2026-09         read back
 //! ```
 //!
 //! The webhook tries settings before it and places after it.
@@ -13,10 +15,14 @@
 mod edit;
 mod entry;
 mod note;
+mod pending;
+mod recall;
 mod tokens;
 mod words;
 
 pub use note::Note;
+pub use pending::{Pending, completes};
+pub use recall::Recall;
 
 use crate::{Moment, Patch};
 
@@ -31,8 +37,13 @@ pub enum Sentence {
     EditProblem(Problem),
     /// Record what was paid.
     Note(Note),
-    /// There is an amount, but not all that an entry needs. In a group the text may not be meant for the bot.
+    /// There is an amount, but not all that an entry needs, and nothing that is wrong: what lacks may be said next. In a
+    /// group the text may not be meant for the bot.
+    HalfSaid(Pending, Problem),
+    /// There is an amount, but something is wrong. In a group the text may not be meant for the bot.
     NoteProblem(Problem),
+    /// Read the ledger.
+    Recall(Recall),
     /// Nothing that concerns the ledger.
     Other,
 }
@@ -53,7 +64,7 @@ impl From<&str> for Problem {
     }
 }
 
-/// Reads `text`, written at `now`: as a deletion, else as an edit, else as entries.
+/// Reads `text`, written at `now`: as a deletion, else as an edit, else as a question, else as entries.
 pub fn parse(text: &str, now: Moment) -> Sentence {
     let text = words::to_half_width(text);
     let text = text.trim();
@@ -69,9 +80,8 @@ pub fn parse(text: &str, now: Moment) -> Sentence {
     if edit::names_last_transaction(text) {
         return Sentence::Other;
     }
-    match entry::parse(text, now) {
-        Some(Ok(note)) => Sentence::Note(note),
-        Some(Err(problem)) => Sentence::NoteProblem(problem),
-        None => Sentence::Other,
+    if let Some(recall) = recall::parse(text, now) {
+        return Sentence::Recall(recall);
     }
+    entry::parse(text, now)
 }

@@ -119,7 +119,7 @@ pub(super) fn day(word: &str, today: Date) -> Option<Result<Date, Reason>> {
 }
 
 /// A number of at most `longest` digits and nothing else: `parse` by itself would take a sign.
-fn number<T: FromStr>(text: &str, longest: usize) -> Option<T> {
+pub(super) fn number<T: FromStr>(text: &str, longest: usize) -> Option<T> {
     let plain = text.len() <= longest && text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
 }

@@ -1,7 +1,7 @@
 //! What a sentence does, sentence by sentence.
 
-use onetap_ledger::chat::{Problem, Sentence, parse};
-use onetap_ledger::{Attempt, Change, Entry, Field, Moment, Months, texts};
+use onetap_ledger::chat::{Pending, Problem, Recall, Sentence, completes, parse};
+use onetap_ledger::{Attempt, Change, Entry, Field, Moment, Month, Months, texts};
 
 /// Seed 002's entry.
 const LUNCH: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":100.0,"匯率":1.0,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
@@ -24,7 +24,8 @@ fn says(text: &str) -> String {
             .replace("已記帳：\n• ", "")
             .replace("\n• ", " | "),
         Sentence::EditProblem(Problem(text)) => format!("edit? {text}"),
-        Sentence::NoteProblem(Problem(text)) => {
+        Sentence::Recall(recall) => format!("{recall:?}"),
+        Sentence::HalfSaid(_, Problem(text)) | Sentence::NoteProblem(Problem(text)) => {
             format!("note? {}", text.replace("，例如：午餐 120 信用卡", ""))
         }
         Sentence::Other => "-".to_owned(),
@@ -283,6 +284,123 @@ fn two_entries_in_one_second_never_share_an_id() {
     assert_eq!(note.entries(Some(&before), &Months::default())[0].id(), "20251129-143000");
     let foreign = Entry::read(r#"{"交易ID":"who knows"}"#).unwrap();
     assert_eq!(note.entries(Some(&foreign), &Months::default())[0].id(), "20251129-143000");
+}
+
+#[test]
+fn an_id_that_was_given_is_not_given_again_though_its_entry_is_gone() {
+    let Sentence::Note(note) = parse("早餐 50 現金", now()) else { panic!("a note") };
+    let given = Months::read(Some(r#"{"months":["2025-11"],"last_id":"20251129-143001"}"#));
+    assert_eq!(note.entries(None, &given)[0].id(), "20251129-143002");
+    let before = Entry::read(&LUNCH.replace("20251129-143000", "20251129-143005")).unwrap();
+    assert_eq!(note.entries(Some(&before), &given)[0].id(), "20251129-143006");
+}
+
+/// What becomes of a half-said entry and the text after it: the entries, what still lacks, or nothing.
+fn then(first: &str, second: &str) -> String {
+    let Sentence::HalfSaid(pending, _) = parse(first, now()) else { panic!("{first} lacks nothing") };
+    let stored = Pending::read(&pending.to_json()).unwrap();
+    assert_eq!(stored, pending, "{first}");
+    match stored.with(second) {
+        None => "-".to_owned(),
+        Some(Sentence::Note(note)) => texts::noted(&note.entries(None, &Months::default()))
+            .replace("已記帳：\n• ", "")
+            .replace("\n• ", " | "),
+        Some(Sentence::HalfSaid(_, Problem(text))) => text.replace("，例如：午餐 120 信用卡", ""),
+        Some(_) => panic!("{first} and {second}"),
+    }
+}
+
+#[test]
+fn what_lacks_may_be_said_next() {
+    for (first, second, expected) in [
+        ("午餐 100", "信用卡", "2025-11-29 午餐 100 TWD 信用卡"),
+        ("午餐 100", " 信用卡 ", "2025-11-29 午餐 100 TWD 信用卡"),
+        ("午餐 100", "國泰信用卡", "2025-11-29 午餐 100 TWD 國泰信用卡"),
+        ("昨天 午餐 100", "Apple Pay", "2025-11-28 午餐 100 TWD Apple Pay"),
+        ("早餐 50、午餐 120", "現金", "2025-11-29 早餐 50 TWD 現金 | 2025-11-29 午餐 120 TWD 現金"),
+        ("100 現金", "午餐", "2025-11-29 午餐 100 TWD 現金"),
+        ("100", "午餐", "缺少付款方式"),
+        ("100", "現金", "缺少品項"),
+        ("100", "午餐 現金", "2025-11-29 午餐 100 TWD 現金"),
+        ("書 12.5 美金 信用卡", "匯率 31.5", "2025-11-29 書 12.5 USD（匯率 31.5） 信用卡"),
+        ("書 12.5 美金 信用卡", "31.5", "2025-11-29 書 12.5 USD（匯率 31.5） 信用卡"),
+        ("書 12.5 美金", "信用卡", "缺少匯率"),
+    ] {
+        assert_eq!(then(first, second), expected, "{first}, then {second}");
+    }
+}
+
+#[test]
+fn anything_else_leaves_a_half_said_entry_alone() {
+    for (first, second) in [
+        ("午餐 100", "晚餐"),
+        ("午餐 100", "晚餐 200"),
+        ("午餐 100", "晚餐 200 現金"),
+        ("午餐 100", "晚餐 現金"),
+        ("午餐 100", "昨天 現金"),
+        ("午餐 100", "謝謝"),
+        ("午餐 100", ""),
+        ("午餐 100", "現金、信用卡"),
+        ("100 現金", "信用卡"),
+        ("100 現金", "明天的會議改到下午三點，地點在二樓的會議室"),
+        ("書 12.5 美金 信用卡", "匯率 -1"),
+        ("午餐 100", "31.5"),
+    ] {
+        assert_eq!(then(first, second), "-", "{first}, then {second}");
+    }
+}
+
+#[test]
+fn what_may_complete_an_entry_is_known_without_it() {
+    for (text, expected) in [
+        ("信用卡", Some(true)),
+        ("匯率 31.5", Some(true)),
+        ("午餐", Some(false)),
+        ("午餐 現金", Some(false)),
+        ("午餐 100", None),
+        ("昨天", None),
+        ("", None),
+    ] {
+        assert_eq!(completes(text, now()), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_broken_value_is_no_half_said_entry() {
+    for text in ["", "{}", r#"{"text":"午餐 100","at":"x"}"#, r#"{"text":"午餐","at":"20251129-143000"}"#]
+    {
+        assert!(Pending::read(text).is_none(), "{text}");
+    }
+}
+
+#[test]
+fn a_month_is_asked_for_by_its_name() {
+    let month = |text| Recall::Month(Month::parse(text).unwrap());
+    for (text, expected) in [
+        ("最近紀錄", Recall::Recent),
+        ("最近記錄", Recall::Recent),
+        ("本月", month("2025-11")),
+        ("上個月", month("2025-10")),
+        ("9月", month("2025-09")),
+        ("09月", month("2025-09")),
+        ("１１月", month("2025-11")),
+        ("12月", month("2024-12")),
+        ("2026-09", month("2026-09")),
+        ("2024/2", month("2024-02")),
+        ("2024年2月", month("2024-02")),
+    ] {
+        assert_eq!(parse(text, now()), Sentence::Recall(expected), "{text}");
+    }
+    for text in ["13月", "0月", "9月 午餐", "月", "2025-13", "25-09", "最近", "本月 100 現金"] {
+        assert!(!matches!(parse(text, now()), Sentence::Recall(_)), "{text}");
+    }
+}
+
+#[test]
+fn a_text_has_at_most_twenty_entries() {
+    let text = |entries: usize| vec!["茶 10"; entries].join("、") + " 現金";
+    assert!(matches!(parse(&text(20), now()), Sentence::Note(_)));
+    assert_eq!(says(&text(21)), "note? 一次最多記錄 20 筆，請分開輸入");
 }
 
 #[test]
