@@ -216,6 +216,10 @@ impl<T: Transport> Scripted<T> {
         all.into_iter().map(|sending| sending.answer).collect()
     }
 
+    async fn run_one(&self, batch: &Batch, deadline: Instant) -> Result<Commit, Error> {
+        self.run(&[batch], deadline).await.pop().unwrap_or_else(|| Err(Error::unknown("no reply")))
+    }
+
     /// Sends the waiting batches in this form. Returns the form for those that must be sent again.
     async fn attempt(&self, waiting: &mut [&mut Sending<'_>], form: Form, deadline: Instant) -> Form {
         let loaded = &self.scripts[usize::from(form.head) * 2 + usize::from(form.publishes)];
@@ -366,11 +370,16 @@ fn max_encoded_size(write: &Write) -> usize {
 #[async_trait]
 impl<T: Transport> Store for Scripted<T> {
     async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
+        let deadline = self.deadline();
         if T::READS_ARE_FRESH {
-            return self.ask(Command::of(["GET", key.as_str()]), self.deadline()).await?.text_or_nil();
+            match self.ask(Command::of(["GET", key.as_str()]), deadline).await {
+                // A log, or what a cleared log leaves for a second: the script tells them apart.
+                Err(error) if error.is_wrong_type() => {}
+                reply => return reply?.text_or_nil(),
+            }
         }
         // A check for an absent key is refused if there is a value, and the refusal contains it.
-        match self.commit(&Batch::new().check(key, Expect::Absent)).await? {
+        match self.run_one(&Batch::new().check(key, Expect::Absent), deadline).await? {
             Commit::Applied(_) => Ok(None),
             Commit::Refused(refusal) => Ok(refusal.into_iter().next().and_then(|mismatch| mismatch.there)),
         }
@@ -378,21 +387,28 @@ impl<T: Transport> Store for Scripted<T> {
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         batch.validate(self.max_value())?;
+        let deadline = self.deadline();
         if T::READS_ARE_FRESH
             && let Some(command) = Command::set_if_absent(batch)
         {
             // A single put-if-absent (a claim or a lock) needs no script. If it is refused, the GET option of SET
             // returns the stored value.
             let repeatable = batch.is_repeatable();
-            let Exchange { mut replies, resent } =
-                self.exchange(&[command], repeatable, self.deadline()).await?;
+            let Exchange { mut replies, resent } = self.exchange(&[command], repeatable, deadline).await?;
             let reply = match replies.pop() {
                 Some(reply) => reply.set_if_absent(batch),
                 None => return Err(Error::unknown("no reply")),
             };
-            return reply.map_err(|error| error.after_a_lost_reply_if(resent).into());
+            match reply {
+                // A log, or what a cleared log leaves for a second: the script tells them apart.
+                Err(error) if error.is_wrong_type() => {
+                    let answer = self.run_one(batch, deadline).await;
+                    return answer.map_err(|error| if resent { error.after_a_lost_reply() } else { error });
+                }
+                reply => return reply.map_err(|error| error.after_a_lost_reply_if(resent).into()),
+            }
         }
-        self.run(&[batch], self.deadline()).await.pop().unwrap_or_else(|| Err(Error::unknown("no reply")))
+        self.run_one(batch, deadline).await
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
