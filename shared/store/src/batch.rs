@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
 
-/// Maximum number of writes in a batch: DynamoDB transactions are limited, and a Lua script blocks the server.
-pub const MAX_WRITES: usize = 25;
+/// Maximum number of writes in a batch. A DynamoDB transaction has at most 100 items, and an append is two of them; a Lua
+/// script blocks the server.
+pub const MAX_WRITES: usize = 50;
 
 /// The expected value of a key. If it is not the stored one, the whole batch is refused. There is no unconditional
 /// write.

@@ -272,8 +272,7 @@ impl DynamoDb {
             if unread.is_empty() {
                 break;
             }
-            // A batch is smaller than the 16 MB limit of one answer, so DynamoDB leaves keys unread only if it
-            // throttles.
+            // DynamoDB throttles, or the values are more than the 16 MB of one answer.
             let pause = backoff(attempt);
             if Instant::now() + pause >= deadline {
                 return Err(Error::not_sent("DynamoDB left keys unread: too many requests"));

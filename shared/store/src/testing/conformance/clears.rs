@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::{HOUR, Names, applied, holds, insist, is, refused, rejected, texts};
-use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Record, Store, Ttl, Value};
+use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, MAX_WRITES, Position, Record, Store, Ttl, Value};
 
 const NOTHING: [&str; 0] = [];
 
@@ -299,5 +299,28 @@ pub async fn several_appends_to_one_log_keep_their_order(store: Arc<dyn Store>) 
     assert_eq!(texts, ["1", "2", "3"].repeat(3));
     for (n, after) in all.iter().enumerate() {
         assert_eq!(store.read(&log, Some(*after), 100).await.unwrap(), records[n + 1..]);
+    }
+}
+
+pub async fn a_batch_has_up_to_fifty_writes(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let one = names.log("one");
+    type Writes<'a> = &'a dyn Fn(Batch, usize) -> Batch;
+    let cases: [(&str, Writes<'_>); 4] = [
+        ("put", &|batch, n| batch.put(&names.key(&format!("k{n}")), Expect::Absent, n.to_string(), HOUR)),
+        ("a log each", &|batch, n| batch.append(&names.log(&format!("l{n}")), "1", Keep::all_for(HOUR))),
+        ("one log", &|batch, n| batch.append(&one, n.to_string(), Keep::all_for(HOUR))),
+        ("clear", &|batch, n| batch.clear(&names.log(&format!("l{n}")))),
+    ];
+    assert_eq!(MAX_WRITES, 50);
+    for (name, write) in cases {
+        let error = rejected(&store, (0..51).fold(Batch::new(), write)).await;
+        assert!(error.to_string().contains("51 writes"), "{name}: {error}");
+        applied(&store, (0..50).fold(Batch::new(), write)).await;
+    }
+    assert_eq!(texts(&store, &one).await, (0..50).map(|n| n.to_string()).collect::<Vec<_>>());
+    for n in [0, 49] {
+        holds(&store, &names.key(&format!("k{n}")), Some(&n.to_string())).await;
+        assert_eq!(texts(&store, &names.log(&format!("l{n}"))).await, NOTHING);
     }
 }

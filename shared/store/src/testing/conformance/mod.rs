@@ -120,6 +120,7 @@ macro_rules! promises {
             what_is_read_are_the_appends_after_the_last_clear
             no_append_is_lost_to_a_clear_that_came_before_it
             several_appends_to_one_log_keep_their_order
+            a_batch_has_up_to_fifty_writes
             a_newer_sequence_replaces_and_an_older_never_does
             an_older_sequence_does_not_hold_up_the_rest
             what_has_no_sequence_is_older_than_any

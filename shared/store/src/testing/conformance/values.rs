@@ -118,7 +118,7 @@ pub async fn a_batch_that_cannot_be_meant_is_rejected(store: Arc<dyn Store>) {
     let many = |count: usize| {
         (0..count).fold(Batch::new(), |batch, n| batch.check(&names.key(&n.to_string()), Expect::Absent))
     };
-    assert!(rejected(&store, many(MAX_WRITES + 1)).await.to_string().contains("26 writes"));
+    assert!(rejected(&store, many(MAX_WRITES + 1)).await.to_string().contains("51 writes"));
     applied(&store, many(MAX_WRITES)).await;
 }
 
