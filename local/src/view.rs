@@ -241,7 +241,8 @@ impl State {
                     let (log, text) = (log.as_str().to_owned(), text.clone());
                     self.append(LogRecord { log, position, text, at: sent });
                 }
-                Write::Delete { .. } | Write::Check { .. } | Write::Publish { .. } => {}
+                // The records that are shown are those that were appended, also to a log that is cleared later.
+                Write::Delete { .. } | Write::Check { .. } | Write::Clear { .. } | Write::Publish { .. } => {}
             }
         }
         doubtful

@@ -86,7 +86,9 @@ impl Recording {
         self.note(|touched| {
             for write in batch.writes() {
                 match write {
-                    Write::Append { log, .. } => touched.logs.insert(log.as_str().to_owned()),
+                    Write::Append { log, .. } | Write::Clear { log } => {
+                        touched.logs.insert(log.as_str().to_owned())
+                    }
                     Write::Publish { channel, .. } => touched.channels.insert(channel.as_str().to_owned()),
                     Write::Check { key, .. }
                     | Write::Put { key, .. }

@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
 
-/// Maximum number of writes in a batch: DynamoDB transactions are limited, and a Lua script blocks the server.
-pub const MAX_WRITES: usize = 25;
+/// Maximum number of writes in a batch. A DynamoDB transaction has at most 100 items, and an append is two of them; a Lua
+/// script blocks the server.
+pub const MAX_WRITES: usize = 50;
 
 /// The expected value of a key. If it is not the stored one, the whole batch is refused. There is no unconditional
 /// write.
@@ -103,6 +104,11 @@ pub enum Write {
         /// How many records the log keeps, and for how long.
         keep: Keep,
     },
+    /// Removes all records of a log.
+    Clear {
+        /// The log.
+        log: Log,
+    },
     /// Notifies the watchers of a channel after the batch is applied.
     Publish {
         /// The channel.
@@ -128,7 +134,8 @@ pub enum Write {
 /// # let _ = batch; Ok(()) }
 /// ```
 ///
-/// An invalid batch (two writes to one key, a TTL of zero) is rejected when it is committed.
+/// An invalid batch (two writes to one key, a TTL of zero) is rejected when it is committed. Only a log may be named
+/// several times, by appends.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     writes: Vec<Write>,
@@ -170,10 +177,27 @@ impl Batch {
         self.with(Write::PutIfNewer { key: key.clone(), seq, json, ttl: ttl.into() })
     }
 
-    /// Adds a record to `log`.
+    /// Adds a record to `log`. A batch may append to one log several times, with the same `keep`: the records are then in
+    /// the order of the appends.
     #[must_use]
     pub fn append(self, log: &Log, text: impl Into<String>, keep: Keep) -> Batch {
         self.with(Write::Append { log: log.clone(), text: text.into(), keep })
+    }
+
+    /// Removes `log` with all of its records. An absent log is no error, and does not refuse the batch.
+    ///
+    /// With the commit the log is gone for every reader, and its name is free. A later append begins a new life of the log:
+    /// its positions are larger than those of the earlier life, and no record of the earlier life is ever seen again. A
+    /// batch names a log that it clears only once.
+    ///
+    /// Redis removes the records with the commit. On DynamoDB the commit hides them, and they are deleted from the table
+    /// after it, as far as the time limit of the call allows. A clear of a log that is already gone deletes what is left
+    /// of it *before* the commit, and fails without a commit if the time does not suffice. So a caller that must know
+    /// that no record is left in the table clears the log a second time: once the second commit is applied, nothing is
+    /// left. (The name of the log stays in the table for a week.)
+    #[must_use]
+    pub fn clear(self, log: &Log) -> Batch {
+        self.with(Write::Clear { log: log.clone() })
     }
 
     /// Notifies the watchers of `channel` after the batch is applied.
@@ -238,7 +262,8 @@ impl Batch {
         };
         let harmless = |write: &Write| match write {
             Write::Put { expect: Expect::Is(old), value, .. } => *value == Value::Text(old.clone()),
-            Write::Append { .. } | Write::Publish { .. } => false,
+            // Another writer may append between two sends of a clear.
+            Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => false,
             Write::Put { .. } | Write::Check { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => true,
         };
         self.writes.iter().any(marked) || self.writes.iter().all(harmless)
@@ -261,11 +286,19 @@ impl Batch {
         let appends = self.writes.iter().filter(|w| matches!(w, Write::Append { .. })).count();
         for (n, write) in self.writes.iter().enumerate() {
             // A batch is short: a linear search costs less than a hash set.
-            if write
-                .name()
-                .is_some_and(|name| self.writes[..n].iter().any(|other| other.name() == Some(name)))
-            {
-                return Err(Error::rejected("a batch names each key and log once"));
+            let same_name = |other: &&Write| write.name().is_some() && other.name() == write.name();
+            if let Some(earlier) = self.writes[..n].iter().find(same_name) {
+                match (earlier, write) {
+                    (Write::Append { keep: earlier, .. }, Write::Append { keep, .. }) if earlier == keep => {}
+                    (Write::Append { .. }, Write::Append { .. }) => {
+                        return Err(Error::rejected(
+                            "the appends of a batch to one log have the same `keep`",
+                        ));
+                    }
+                    _ => {
+                        return Err(Error::rejected("a batch names each key once, and a log that it clears"));
+                    }
+                }
             }
             match write {
                 Write::Put { value: Value::PositionOf(n), .. } if *n >= appends => {
@@ -309,7 +342,9 @@ impl Write {
             Write::Check { key, expect } | Write::Put { key, expect, .. } | Write::Delete { key, expect } => {
                 Some((key, expect))
             }
-            Write::PutIfNewer { .. } | Write::Append { .. } | Write::Publish { .. } => None,
+            Write::PutIfNewer { .. } | Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => {
+                None
+            }
         }
     }
 
@@ -318,7 +353,9 @@ impl Write {
             Write::Check { key, expect } | Write::Put { key, expect, .. } | Write::Delete { key, expect } => {
                 Some((key, expect))
             }
-            Write::PutIfNewer { .. } | Write::Append { .. } | Write::Publish { .. } => None,
+            Write::PutIfNewer { .. } | Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => {
+                None
+            }
         }
     }
 
@@ -329,7 +366,7 @@ impl Write {
             | Write::Put { key, .. }
             | Write::Delete { key, .. }
             | Write::PutIfNewer { key, .. } => Some(key.as_str()),
-            Write::Append { log, .. } => Some(log.as_str()),
+            Write::Append { log, .. } | Write::Clear { log } => Some(log.as_str()),
             Write::Publish { .. } => None,
         }
     }
@@ -338,7 +375,7 @@ impl Write {
         match self {
             Write::Put { ttl, .. } | Write::PutIfNewer { ttl, .. } => Some(*ttl),
             Write::Append { keep, .. } => Some(keep.ttl),
-            Write::Check { .. } | Write::Delete { .. } | Write::Publish { .. } => None,
+            Write::Check { .. } | Write::Delete { .. } | Write::Clear { .. } | Write::Publish { .. } => None,
         }
     }
 

@@ -356,7 +356,7 @@ fn is_applied(writes: &Batch, found: &[Mismatch]) -> bool {
             }
             Write::Delete { key, .. } if there(key).is_none() => shown = true,
             Write::Put { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => return false,
-            Write::Check { .. } | Write::Append { .. } | Write::Publish { .. } => {}
+            Write::Check { .. } | Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => {}
         }
     }
     shown

@@ -1,6 +1,6 @@
 //! The in-memory backend, and the reference implementation. The Redis backends (in Lua) and the DynamoDB backend (in
-//! condition expressions) do the same four steps in the same order: *check* the expectations, *append*, *set* (put and
-//! delete), *publish*.
+//! condition expressions) do the same four steps in the same order: *check* the expectations, *append*, *set* (put,
+//! delete and clear), *publish*.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -84,7 +84,7 @@ impl State {
         // before this step is complete.
         let mut refusal = Vec::new();
         for write in batch.writes() {
-            if let Write::Append { log, .. } = write {
+            if let Write::Append { log, .. } | Write::Clear { log } = write {
                 self.records(log, now)?;
             } else if let Write::PutIfNewer { key, .. } = write {
                 self.text(key, now)?;
@@ -119,7 +119,7 @@ impl State {
             positions.push(position);
         }
 
-        // Set: apply the puts and deletes. All expectations hold at this point.
+        // Set: apply the puts, deletes and clears. All expectations hold at this point.
         for write in batch.writes() {
             match write {
                 Write::Put { key, value, ttl, .. } => {
@@ -136,6 +136,7 @@ impl State {
                     }
                 }
                 Write::Delete { key, .. } => drop(self.entries.remove(key.as_str())),
+                Write::Clear { log } => drop(self.entries.remove(log.as_str())),
                 Write::Check { .. } | Write::Append { .. } | Write::Publish { .. } => {}
             }
         }

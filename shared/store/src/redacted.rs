@@ -44,6 +44,7 @@ impl fmt::Debug for Write {
                 write!(f, "put_if_newer({seq}, {}, {ttl:?})", length(json))
             }
             Write::Append { text, keep, .. } => write!(f, "append({}, {keep:?})", length(text)),
+            Write::Clear { .. } => f.write_str("clear"),
             Write::Publish { text, .. } => write!(f, "publish({})", length(text)),
         }
     }

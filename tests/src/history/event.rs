@@ -187,7 +187,7 @@ impl Change {
         }
     }
 
-    /// The changes of a batch. What only rings or only keeps the newest is left out: no client here does either.
+    /// The changes of a batch. What rings, keeps the newest or clears is left out: no client here does any of it.
     pub fn of(batch: &Batch) -> Vec<Change> {
         let key = |key: &onetap_store::Key| key.as_str().to_owned();
         let changes = batch.writes().iter().filter_map(|write| match write {
@@ -203,7 +203,7 @@ impl Change {
             Write::Append { log, text, .. } => {
                 Some(Change::Append { log: log.as_str().to_owned(), text: text.clone() })
             }
-            Write::PutIfNewer { .. } | Write::Publish { .. } => None,
+            Write::PutIfNewer { .. } | Write::Clear { .. } | Write::Publish { .. } => None,
         });
         changes.collect()
     }

@@ -168,6 +168,7 @@ fn and(batch: Batch, write: Write) -> Batch {
         Write::Put { key, expect, value, ttl } => batch.put(&key, expect, value, ttl),
         Write::Delete { key, expect: Expect::Is(is) } => batch.delete(&key, is),
         Write::Append { log, text, keep } => batch.append(&log, text, keep),
+        Write::Clear { log } => batch.clear(&log),
         Write::PutIfNewer { key, seq, json, ttl } => batch.put_if_newer(&key, seq, json, ttl),
         Write::Publish { channel, text } => batch.publish(&channel, text),
         Write::Delete { .. } => batch,

@@ -11,8 +11,11 @@
 //!
 //! Every item may have `x`, the millisecond at which it expires, and `ttl`, the second from which DynamoDB may delete
 //! it. DynamoDB deletes up to days late, in any order, so conditions test `x`; `ttl` only cleans up. A *life* of a log
-//! is the time from its first append until it expires. Within a life, `ttl` never decreases from one record to the
-//! next, and the head has the `ttl` of the last record.
+//! is the time from its first append until it expires or is cleared. Within a life, `ttl` never decreases from one record
+//! to the next, and the head has the `ttl` of the last record.
+//!
+//! A cleared log leaves its head as a *tombstone*: expired for every clock (`x` is 0), with the last position, so that the
+//! positions of the next life are larger. Its records are deleted by the store.
 
 use std::collections::HashMap;
 
@@ -25,6 +28,9 @@ pub(super) type Attributes = HashMap<String, AttributeValue>;
 /// The sort key of a value or a log's head. It sorts after every position, so that a query for the records after a
 /// position ends with the head.
 pub(super) const HEAD: &str = "value";
+
+/// The time from the expiry of a record until DynamoDB may delete it.
+pub(super) const GRACE_SECONDS: u64 = 7 * 24 * 3600;
 
 /// The primary key of an item.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -95,6 +101,18 @@ impl Item {
         Item { content, expires_at, sweep: expires_at.map(|millis| millis / 1000 + 1) }
     }
 
+    /// The same record, which DynamoDB may delete only later: every append extends the life of the whole log, so a record
+    /// is needed for longer than its own TTL.
+    pub(super) fn swept_later(self) -> Item {
+        Item { sweep: self.sweep.map(|second| second + GRACE_SECONDS), ..self }
+    }
+
+    /// The head of a log that was cleared.
+    pub(super) fn tombstone(last: Position, now: u64) -> Item {
+        let sweep = now / 1000 + 1 + GRACE_SECONDS;
+        Item { content: Content::Log(last), expires_at: Some(0), sweep: Some(sweep) }
+    }
+
     pub(super) fn read(item: &Attributes) -> Result<Item, Error> {
         let number = |name: &str| {
             let whole = |n: &AttributeValue| n.as_n().ok().and_then(|n| n.parse().ok());
@@ -128,8 +146,7 @@ impl Item {
     pub(super) fn last(&self, now: u64) -> Result<Option<Position>, Error> {
         match &self.content {
             _ if !self.is_live(now) => Ok(None),
-            Content::Log(last) => Ok(Some(*last)),
-            Content::Text(_) => Err(Error::wrong_type()),
+            content => content.last().map(Some),
         }
     }
 
@@ -156,6 +173,16 @@ impl Item {
     }
 }
 
+impl Content {
+    /// The position of a log's last record.
+    pub(super) fn last(&self) -> Result<Position, Error> {
+        match self {
+            Content::Log(last) => Ok(*last),
+            Content::Text(_) => Err(Error::wrong_type()),
+        }
+    }
+}
+
 fn text<'a>(item: &'a Attributes, name: &str) -> Result<&'a str, Error> {
     let value = item.get(name).and_then(|value| value.as_s().ok());
     value.map(String::as_str).ok_or_else(|| Error::decode(format!("an item without the text `{name}`")))
@@ -169,6 +196,10 @@ pub(super) enum Condition {
     Value(Expect),
     /// A log that has not expired and whose last record has this position.
     Log(Position),
+    /// A log that has expired or was cleared, and whose last record had this position.
+    EndedLog(Position),
+    /// No log, neither a live one nor one that has ended, and no live value.
+    NoLog,
 }
 
 impl Condition {
@@ -186,6 +217,8 @@ impl Condition {
             Condition::Log(last) => {
                 ("p = :old AND (attribute_not_exists(x) OR x > :now)", Some(last.to_string()))
             }
+            Condition::EndedLog(last) => ("p = :old AND x <= :now", Some(last.to_string())),
+            Condition::NoLog => ("attribute_not_exists(pk) OR (attribute_not_exists(p) AND x <= :now)", None),
         };
         let mut values = HashMap::from([(":now".to_owned(), AttributeValue::N(now.to_string()))]);
         values.extend(old.map(|old| (":old".to_owned(), AttributeValue::S(old))));
@@ -195,7 +228,11 @@ impl Condition {
     pub(super) fn size(&self) -> usize {
         match self {
             Condition::Value(Expect::Is(old) | Expect::AbsentOr(old)) => old.len(),
-            Condition::Value(Expect::Absent) | Condition::Any | Condition::Log(_) => 0,
+            Condition::Value(Expect::Absent)
+            | Condition::Any
+            | Condition::Log(_)
+            | Condition::EndedLog(_)
+            | Condition::NoLog => 0,
         }
     }
 }

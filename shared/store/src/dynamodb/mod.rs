@@ -7,6 +7,7 @@
 //! Expiry is decided by the caller's clock. With clock skew, two callers may hold a lease at the same time, but only
 //! one of them can commit under it.
 
+mod clear;
 mod connector;
 mod item;
 mod read;
@@ -35,10 +36,6 @@ use send::{Action, ItemWrite, Outcome};
 
 /// DynamoDB items are at most 400 KB, with attribute names; the partition key may take 2 KB of them.
 const MAX_VALUE: usize = 400 * 1024 - 4 * 1024;
-
-/// DynamoDB may delete a record so many seconds after the record's own expiry. The record must not go earlier, because
-/// every append extends the TTL of the whole log.
-const RECORD_GRACE_SECONDS: u64 = 7 * 24 * 3600;
 
 /// A store in one DynamoDB table.
 pub struct DynamoDb {
@@ -94,7 +91,12 @@ impl DynamoDb {
         u64::try_from(now.as_millis()).unwrap_or(u64::MAX).saturating_add_signed(self.skew)
     }
 
-    async fn commit_by(&self, batch: &Batch, deadline: Instant) -> Result<Commit, Error> {
+    /// Commits the batch, and returns what it has cleared.
+    async fn commit_by<'a>(
+        &self,
+        batch: &'a Batch,
+        deadline: Instant,
+    ) -> Result<(Commit, Cleared<'a>), Error> {
         batch.validate(MAX_VALUE)?;
         let mut lost = false;
         let answer = connector::by(deadline, self.attempt(batch, deadline, &mut lost)).await;
@@ -103,19 +105,32 @@ impl DynamoDb {
 
     /// Sends the batch until it is applied or refused. It is sent again after a conflict with another transaction, or
     /// if a log's head or a state with a sequence number has changed since it was read: none of these is a refusal.
-    async fn attempt(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Commit, Error> {
+    async fn attempt<'a>(
+        &self,
+        batch: &'a Batch,
+        deadline: Instant,
+        lost: &mut bool,
+    ) -> Result<(Commit, Cleared<'a>), Error> {
         let mut seen =
             connector::by(deadline, self.read_ahead(batch, deadline)).await.map_err(nothing_written)?;
+        let mut emptied = Vec::new();
         for attempt in 0.. {
             let now = self.now();
-            let (writes, positions) = plan(batch, &seen, now)?;
+            let Plan { writes, positions, cleared, gone } = plan(batch, &seen, now)?;
             // Check: an expectation that fails on an item that is known already needs no request.
             let refusal = mismatches(batch, &seen, now)?;
             if !refusal.is_empty() {
-                return Ok(Commit::Refused(refusal));
+                return Ok((Commit::Refused(refusal), Vec::new()));
+            }
+            if emptied != gone {
+                let heads = connector::by(deadline, self.delete_leftovers(&gone, now, deadline)).await;
+                seen.extend(heads.map_err(nothing_written)?);
+                emptied = gone;
+                // The plan is made again: it may take long to delete many records, and a head may have changed.
+                continue;
             }
             match self.send(&writes, now, batch.is_repeatable(), lost).await? {
-                Outcome::Applied => return Ok(Commit::Applied(positions)),
+                Outcome::Applied => return Ok((Commit::Applied(positions), cleared)),
                 // An expectation failed, or a head or a state has changed: the refusal contains the current items.
                 Outcome::Refused(there) => seen.extend(there),
                 Outcome::Conflict => {
@@ -133,7 +148,9 @@ impl DynamoDb {
     /// Reads what the conditions need: the heads of logs, and states with a sequence number. If there are any, all
     /// other keys of the batch are read too, so that a batch that will be refused costs no transaction.
     async fn read_ahead(&self, batch: &Batch, deadline: Instant) -> Result<Seen, Error> {
-        let needs_no_read = |write: &Write| !matches!(write, Write::Append { .. } | Write::PutIfNewer { .. });
+        let needs_no_read = |write: &Write| {
+            !matches!(write, Write::Append { .. } | Write::Clear { .. } | Write::PutIfNewer { .. })
+        };
         if batch.writes().iter().all(needs_no_read) {
             return Ok(HashMap::new());
         }
@@ -158,12 +175,27 @@ fn mismatches(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<Mismatch>, Err
     Ok(refusal)
 }
 
-/// The writes of the batch, and the positions of its appends.
-fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<ItemWrite>, Vec<Position>), Error> {
-    let mut writes = Vec::new();
+/// Logs that a batch has cleared, each with its last position.
+type Cleared<'a> = Vec<(&'a Log, Position)>;
+
+/// The requests of a batch.
+struct Plan<'a> {
+    writes: Vec<ItemWrite>,
+    /// The positions of its appends.
+    positions: Vec<Position>,
+    /// The logs that are cleared by it.
+    cleared: Cleared<'a>,
+    /// The logs that it clears and that are gone already, each with its last position, if there is a head that has it.
+    gone: Vec<(&'a Log, Option<Position>)>,
+}
+
+/// The writes of the batch, and what comes before and after them.
+fn plan<'a>(batch: &'a Batch, seen: &Seen, now: u64) -> Result<Plan<'a>, Error> {
+    let mut writes: Vec<ItemWrite> = Vec::new();
+    let head_of = |log: &Log| seen.get(&ItemKey::named(log.as_str())).and_then(Option::as_ref);
 
     // Append: the position in the head increases by one, on condition that it is still the one that was read, and the
-    // record takes the new position. After a log has expired, positions start again at the clock, so that no position
+    // record takes the new position. After a log has ended, positions start again at the clock, so that no position
     // is used twice.
     let mut positions = Vec::new();
     for write in batch.writes() {
@@ -171,22 +203,30 @@ fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<ItemWrite>, Vec<Pos
             continue;
         };
         let key = ItemKey::named(log.as_str());
-        let head = seen.get(&key).and_then(Option::as_ref);
-        let mut record = Item::new(Content::Text(text.clone()), keep.ttl, now);
-        record.sweep = record.sweep.map(|second| second + RECORD_GRACE_SECONDS);
-        let (position, condition) = match (head, head.map(|head| head.last(now)).transpose()?.flatten()) {
-            (Some(head), Some(last)) => {
-                record.sweep = record.sweep.zip(head.sweep).map(|(own, earlier)| own.max(earlier));
-                (last.successor(), Condition::Log(last))
-            }
-            (Some(Item { content: Content::Log(last), .. }), None) => (
-                Position::new(now.max(last.parts().0.saturating_add(1)), 1),
-                Condition::Value(Expect::Absent),
-            ),
-            _ => (Position::new(now, 1), Condition::Value(Expect::Absent)),
+        let text = Content::Text(text.clone());
+        // The head moves once, by all records that the batch appends to the log.
+        let moved = writes.iter_mut().find(|write| write.key == key).map(|write| &mut write.action);
+        let (position, record) = if let Some(Action::Put(head)) = moved {
+            let position = head.content.last()?.successor();
+            head.content = Content::Log(position);
+            (position, Item { content: text, ..*head })
+        } else {
+            let mut record = Item::new(text, keep.ttl, now).swept_later();
+            let head = head_of(log);
+            let (position, condition) = match (head, head.map(|head| head.last(now)).transpose()?.flatten()) {
+                (Some(head), Some(last)) => {
+                    record.sweep = record.sweep.zip(head.sweep).map(|(own, earlier)| own.max(earlier));
+                    (last.successor(), Condition::Log(last))
+                }
+                (Some(Item { content: Content::Log(last), .. }), None) => {
+                    (Position::new(now.max(last.parts().0.saturating_add(1)), 1), Condition::EndedLog(*last))
+                }
+                _ => (Position::new(now, 1), Condition::NoLog),
+            };
+            let head = Item { content: Content::Log(position), ..record };
+            writes.push(ItemWrite { key, condition, action: Action::Put(head) });
+            (position, record)
         };
-        let moved = Item { content: Content::Log(position), ..record.clone() };
-        writes.push(ItemWrite { key, condition, action: Action::Put(moved) });
         let key = ItemKey::record(log, position);
         writes.push(ItemWrite { key, condition: Condition::Any, action: Action::Put(record) });
         positions.push(position);
@@ -213,12 +253,48 @@ fn plan(batch: &Batch, seen: &Seen, now: u64) -> Result<(Vec<ItemWrite>, Vec<Pos
                 let expect = there.map_or(Expect::Absent, |there| Expect::Is(there.to_owned()));
                 (key, expect, Action::Put(Item::new(Content::Text(json.clone()), *ttl, now)))
             }
-            Write::Append { .. } | Write::Publish { .. } => continue,
+            Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => continue,
         };
         let condition = Condition::Value(expect);
         writes.push(ItemWrite { key: ItemKey::named(key.as_str()), condition, action });
     }
-    Ok((writes, positions))
+
+    // Clear: the head becomes a tombstone, on condition that it is still the one that was read. Where the log is gone
+    // already, nothing changes, on condition that this is still so.
+    let (mut cleared, mut gone, mut checks) = (Vec::new(), Vec::new(), Vec::new());
+    for write in batch.writes() {
+        let Write::Clear { log } = write else {
+            continue;
+        };
+        let key = ItemKey::named(log.as_str());
+        let head = head_of(log);
+        match (head, head.map(|head| head.last(now)).transpose()?.flatten()) {
+            (Some(_), Some(last)) => {
+                let action = Action::Put(Item::tombstone(last, now));
+                writes.push(ItemWrite { key, condition: Condition::Log(last), action });
+                cleared.push((log, last));
+            }
+            (Some(Item { content: Content::Log(last), sweep, .. }), None) => {
+                let (condition, tombstone) = (Condition::EndedLog(*last), Item::tombstone(*last, now));
+                // The head of a log that has expired may stay in the table for years.
+                if sweep.is_none_or(|sweep| Some(sweep) > tombstone.sweep) {
+                    writes.push(ItemWrite { key, condition, action: Action::Put(tombstone) });
+                } else {
+                    checks.push(ItemWrite { key, condition, action: Action::Check });
+                }
+                gone.push((log, Some(*last)));
+            }
+            _ => {
+                checks.push(ItemWrite { key, condition: Condition::NoLog, action: Action::Check });
+                gone.push((log, None));
+            }
+        }
+    }
+    // A single check needs no request: the log was read.
+    if !(writes.is_empty() && checks.len() == 1) {
+        writes.extend(checks);
+    }
+    Ok(Plan { writes, positions, cleared, gone })
 }
 
 /// The error of a read before a write: nothing was written.
@@ -257,7 +333,10 @@ impl Store for DynamoDb {
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        self.commit_by(batch, Instant::now() + self.limit).await
+        let deadline = Instant::now() + self.limit;
+        let (commit, cleared) = self.commit_by(batch, deadline).await?;
+        self.delete_cleared(cleared, deadline).await;
+        Ok(commit)
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
@@ -267,9 +346,18 @@ impl Store for DynamoDb {
                 stream::iter(group).then(|n| async move { (n, self.commit_by(&batches[n], deadline).await) });
             commits.collect::<Vec<_>>().await
         };
-        let mut answers: Vec<_> = join_all(groups(batches).into_iter().map(in_order)).await.concat();
+        let answers = join_all(groups(batches).into_iter().map(in_order)).await;
+        let mut answers: Vec<_> = answers.into_iter().flatten().collect();
         answers.sort_by_key(|(n, _)| *n);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        let (mut commits, mut all_cleared) = (Vec::with_capacity(batches.len()), Vec::new());
+        for (_, answer) in answers {
+            commits.push(answer.map(|(commit, cleared)| {
+                all_cleared.extend(cleared);
+                commit
+            }));
+        }
+        self.delete_cleared(all_cleared, deadline).await;
+        commits
     }
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {

@@ -2,8 +2,8 @@
 
 use tokio::time::{Duration, Instant, sleep};
 
-use super::item::{HEAD, sort_key};
-use super::{DynamoDb, RECORD_GRACE_SECONDS, connector};
+use super::item::{GRACE_SECONDS, HEAD, sort_key};
+use super::{DynamoDb, connector};
 use crate::{Error, Log, Position, Record};
 
 /// How long `read` waits for a missing record to become visible: the items of a transaction become visible one by one.
@@ -105,7 +105,7 @@ impl Life {
         let mut reached = after.filter(|after| *after >= first).map_or(0, |after| after.parts().1);
         let mut may_be_deleted = match reached {
             // No record is deleted before the grace period ends, so a young log has all of its records.
-            0 => first.parts().0 / 1000 + RECORD_GRACE_SECONDS <= now,
+            0 => first.parts().0 / 1000 + GRACE_SECONDS <= now,
             _ => with_previous,
         };
         let mut whole = true;

@@ -10,18 +10,19 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Region, StalledStreamProtectionC
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{
     AttributeValue, ConditionCheck, Delete, KeysAndAttributes, Put,
-    ReturnValuesOnConditionCheckFailure as OnFailure, TransactWriteItem,
+    ReturnValuesOnConditionCheckFailure as OnFailure, TransactWriteItem, WriteRequest,
 };
 use tokio::time::{Instant, sleep};
 
 use super::connector::Connector;
-use super::item::{Attributes, Condition, Content, HEAD, Item, ItemKey};
+use super::item::{Attributes, Condition, Content, HEAD, Item, ItemKey, sort_key};
 use super::read::StoredRecord;
 use super::{DynamoDb, backoff, live};
-use crate::{Error, Log, Record};
+use crate::{Error, Log, Position, Record};
 use onetap_config::Secret;
 
 /// DynamoDB transactions are at most 4 MB: keys, new values and the values of conditions.
@@ -241,7 +242,7 @@ impl DynamoDb {
         let request = || async {
             let request = self.client().get_item().table_name(&self.table).consistent_read(true);
             let answer = request.set_key(Some(key.attributes())).send().await;
-            answer.map_err(read_failure)
+            answer.map_err(repeatable_failure)
         };
         retry_once_if!(true, &mut false, request())?.item().map(Item::read).transpose()
     }
@@ -253,13 +254,14 @@ impl DynamoDb {
         deadline: Instant,
     ) -> Result<HashMap<ItemKey, Option<Item>>, Error> {
         let mut found: HashMap<ItemKey, Option<Item>> = keys.iter().map(|key| (key.clone(), None)).collect();
-        let mut unread: Vec<Attributes> = keys.iter().map(ItemKey::attributes).collect();
+        // DynamoDB rejects a read that names an item twice.
+        let mut unread: Vec<Attributes> = found.keys().map(ItemKey::attributes).collect();
         for attempt in 0.. {
             let wanted = KeysAndAttributes::builder().consistent_read(true).set_keys(Some(unread)).build();
             let wanted = wanted.map_err(|_| Error::rejected("a read without keys"))?;
             let request = || async {
                 let request = self.client().batch_get_item().request_items(&self.table, wanted.clone());
-                request.send().await.map_err(read_failure)
+                request.send().await.map_err(repeatable_failure)
             };
             let answer = retry_once_if!(true, &mut false, request())?;
             for item in answer.responses().and_then(|tables| tables.get(&self.table)).into_iter().flatten() {
@@ -270,8 +272,7 @@ impl DynamoDb {
             if unread.is_empty() {
                 break;
             }
-            // A batch is smaller than the 16 MB limit of one answer, so DynamoDB leaves keys unread only if it
-            // throttles.
+            // DynamoDB throttles, or the values are more than the 16 MB of one answer.
             let pause = backoff(attempt);
             if Instant::now() + pause >= deadline {
                 return Err(Error::not_sent("DynamoDB left keys unread: too many requests"));
@@ -294,7 +295,7 @@ impl DynamoDb {
                 .expression_attribute_values(":from", AttributeValue::S(from.to_owned()))
                 .expression_attribute_values(":head", AttributeValue::S(HEAD.to_owned()))
                 .limit(i32::try_from(limit).unwrap_or(i32::MAX));
-            request.send().await.map_err(read_failure)
+            request.send().await.map_err(repeatable_failure)
         };
         let answer = retry_once_if!(true, &mut false, request())?;
         let mut page = Page { stored: Vec::new(), head: None, more: false };
@@ -310,6 +311,60 @@ impl DynamoDb {
         }
         page.more = page.head.is_none() && answer.last_evaluated_key().is_some();
         Ok(page)
+    }
+
+    /// The keys of the first records of `log`, up to a position, and the last of them if there are more.
+    pub(super) async fn keys_up_to(
+        &self,
+        log: &Log,
+        last: Position,
+        start: Option<Attributes>,
+    ) -> Result<(Vec<Attributes>, Option<Attributes>), Error> {
+        let request = || async {
+            let request = self
+                .key_query(log)
+                .key_condition_expression("pk = :log AND sk <= :last")
+                .expression_attribute_values(":last", AttributeValue::S(sort_key(last)))
+                .set_exclusive_start_key(start.clone());
+            request.send().await.map_err(repeatable_failure)
+        };
+        let answer = retry_once_if!(true, &mut false, request())?;
+        Ok((answer.items.unwrap_or_default(), answer.last_evaluated_key))
+    }
+
+    /// The position of the last record of `log` that is in the table.
+    pub(super) async fn last_record(&self, log: &Log) -> Result<Option<Position>, Error> {
+        let request = || async {
+            let request = self
+                .key_query(log)
+                .key_condition_expression("pk = :log AND sk < :head")
+                .expression_attribute_values(":head", AttributeValue::S(HEAD.to_owned()))
+                .scan_index_forward(false)
+                .limit(1);
+            request.send().await.map_err(repeatable_failure)
+        };
+        let answer = retry_once_if!(true, &mut false, request())?;
+        answer.items().first().map_or(Ok(None), |key| Ok(ItemKey::of(key)?.position()))
+    }
+
+    fn key_query(&self, log: &Log) -> QueryFluentBuilder {
+        self.client()
+            .query()
+            .table_name(&self.table)
+            .consistent_read(true)
+            .projection_expression("pk, sk")
+            .expression_attribute_values(":log", AttributeValue::S(log.as_str().to_owned()))
+    }
+
+    /// Sends up to 25 deletions. Returns those that DynamoDB left unprocessed.
+    pub(super) async fn delete_batch(&self, deletes: Vec<WriteRequest>) -> Result<Vec<WriteRequest>, Error> {
+        let request = || async {
+            let request = self.client().batch_write_item().request_items(&self.table, deletes.clone());
+            request.send().await.map_err(repeatable_failure)
+        };
+        let answer = retry_once_if!(true, &mut false, request())?;
+        let rest = answer.unprocessed_items.and_then(|mut tables| tables.remove(&self.table));
+        Ok(rest.unwrap_or_default())
     }
 }
 
@@ -374,8 +429,8 @@ fn request_error<E>(error: SdkError<E>) -> RequestError<E> {
     RequestError::NoAnswer(failure)
 }
 
-/// The failure of a read. Every error of the service is final.
-fn read_failure<E: ProvideErrorMetadata>(error: SdkError<E>) -> Failure {
+/// The failure of a request that can be repeated. Every error of the service is final.
+fn repeatable_failure<E: ProvideErrorMetadata>(error: SdkError<E>) -> Failure {
     match request_error(error) {
         RequestError::Service(error) => Failure::Final(error_of_code(error.code())),
         RequestError::NoAnswer(failure) => failure,

@@ -1,8 +1,8 @@
 -- Applies one batch: all of its writes, or none. `memory.rs` is the same in Rust.
 --
--- KEYS   the key or log of each write but 'publish', in the order of the writes
+-- KEYS   the key or log of each write but 'publish', in the order of the writes; of several appends to one log, each
 -- ARGV   six fields a write:
---        1 what    'check', 'put', 'delete', 'newer', 'append' or 'publish'
+--        1 what    'check', 'put', 'delete', 'newer', 'append', 'clear' or 'publish'
 --        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing;
 --                  newer: 'older' or 'not-older' if the client has compared the value `old`, '' if it has not
 --        3 old     the expected value; newer: the value that the client has compared
@@ -41,14 +41,28 @@ local function leading_seq(json)
   return plain and tonumber(digits)
 end
 
+-- The value of a key. A log that was cleared is an empty stream for a second: its name is free, so there is no value.
+local function value(key)
+  local there = redis.pcall('GET', key)
+  if type(there) ~= 'table' then
+    return there
+  end
+  if string.find(there.err, 'WRONGTYPE', 1, true) and redis.call('XLEN', key) == 0 then
+    return false
+  end
+  error(there.err, 0)
+end
+
 -- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
 -- every one that failed. (Reading a key of another type is an error. Nothing is written yet.)
 local refusal, unjudged = { 0 }, { 2 }
 for _, write in ipairs(writes) do
   if write.what == 'append' then
-    write.begins = redis.call('XLEN', write.key) == 0
+    write.begins = redis.call('XLEN', write.key) == 0 and redis.call('EXISTS', write.key) == 0
+  elseif write.what == 'clear' then
+    write.filled = redis.call('XLEN', write.key) > 0
   elseif write.what == 'newer' then
-    local there = redis.call('GET', write.key)
+    local there = value(write.key)
     if not there then
       write.due = true
     elseif write.expect ~= '' and there == write.old then
@@ -63,7 +77,7 @@ for _, write in ipairs(writes) do
       end
     end
   elseif write.what ~= 'publish' then
-    local there = redis.call('GET', write.key)
+    local there = value(write.key)
     local holds
     if there then
       holds = write.expect ~= 'absent' and there == write.old
@@ -101,6 +115,9 @@ for _, write in ipairs(writes) do
     else
       permit('PEXPIRE', write.key, write.ttl)
     end
+  elseif write.filled then
+    permit('XTRIM', write.key, 'MAXLEN', '0')
+    permit('PEXPIRE', write.key, '1000')
   elseif write.due then
     permit('SET', write.key, '')
   elseif write.what == 'delete' then
@@ -110,8 +127,8 @@ end
 
 -- Append: before Set, because a put may store the position of an append. A log that another program has filled up to
 -- the last possible position accepts no record: then the appends before it are undone. The last append sets the log's
--- TTL.
-local reply, positions, appended = { 1 }, {}, {}
+-- TTL. (All appends to one log have the same.)
+local reply, positions, appended, ttls = { 1 }, {}, {}, {}
 for _, write in ipairs(writes) do
   if write.what == 'append' then
     local position
@@ -130,15 +147,16 @@ for _, write in ipairs(writes) do
       return position
     end
     appended[#appended + 1] = write
+    ttls[write.key] = write.ttl
     positions[#positions + 1] = position
     reply[#reply + 1] = position
   end
 end
-for _, write in ipairs(appended) do
-  if write.ttl == '' then
-    redis.call('PERSIST', write.key)
+for key, ttl in pairs(ttls) do
+  if ttl == '' then
+    redis.call('PERSIST', key)
   else
-    redis.call('PEXPIRE', write.key, write.ttl)
+    redis.call('PEXPIRE', key, ttl)
   end
 end
 
@@ -156,10 +174,15 @@ for _, write in ipairs(writes) do
   end
 end
 
--- Delete: after the writes that need memory. A batch that only deletes also works on a server without free memory.
+-- Delete and clear: after the writes that need memory. A batch that only removes also works on a server without free
+-- memory. A cleared log stays for a second as an empty stream, which has the last position: within a millisecond a new
+-- stream would give the same positions again. (An append gives the log its TTL.)
 for _, write in ipairs(writes) do
   if write.what == 'delete' then
     redis.call('DEL', write.key)
+  elseif write.filled then
+    redis.call('XTRIM', write.key, 'MAXLEN', '0')
+    redis.call('PEXPIRE', write.key, '1000')
   end
 end
 

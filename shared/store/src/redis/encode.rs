@@ -108,6 +108,7 @@ fn fields<'a>(write: &'a Write, judged: &'a [Judged]) -> [Cow<'a, str>; 6] {
             let about = trim.map_or("".into(), |about| Cow::from(about.max(1).to_string()));
             ("append", text.into(), life(&keep.ttl), about)
         }
+        Write::Clear { .. } => ("clear", none(), none(), none()),
         Write::Publish { channel, text } => ("publish", text.into(), none(), channel.as_str().into()),
     };
     [what.into(), expect.into(), old.into(), new, ttl, extra]
@@ -242,6 +243,10 @@ impl ServerError {
 
     pub(super) fn is_head_refused(&self) -> bool {
         self.1 == Cause::HeadRefused
+    }
+
+    pub(super) fn is_wrong_type(&self) -> bool {
+        self.0 == Error::wrong_type()
     }
 
     /// Whether it is none of the known errors.

@@ -218,6 +218,10 @@ impl<T: Transport> Scripted<T> {
         all.into_iter().map(|sending| sending.answer).collect()
     }
 
+    async fn run_one(&self, batch: &Batch, deadline: Instant) -> Result<Commit, Error> {
+        self.run(&[batch], deadline).await.pop().unwrap_or_else(|| Err(Error::unknown("no reply")))
+    }
+
     /// Sends the waiting batches in this form. Returns the form for those that must be sent again.
     async fn attempt(&self, waiting: &mut [&mut Sending<'_>], form: Form, deadline: Instant) -> Form {
         let loaded = &self.scripts[usize::from(form.head) * 2 + usize::from(form.publishes)];
@@ -368,14 +372,19 @@ fn max_encoded_size(write: &Write) -> usize {
 #[async_trait]
 impl<T: Transport> Store for Scripted<T> {
     async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        let deadline = self.deadline();
         if T::READS_ARE_FRESH {
             let commands: Vec<_> = keys.iter().map(|key| Command::of(["GET", key.as_str()])).collect();
-            let replies = self.exchange(&commands, true, self.deadline()).await?.replies;
-            return replies.into_iter().map(|reply| reply.text_or_nil()).collect();
+            let replies = self.exchange(&commands, true, deadline).await?.replies;
+            // A log, or what a cleared log leaves for a second: the script tells them apart.
+            let wrong_type = |reply: &Reply| matches!(reply, Reply::Error(error) if error.is_wrong_type());
+            if !replies.iter().any(wrong_type) {
+                return replies.into_iter().map(Reply::text_or_nil).collect();
+            }
         }
         // A check for an absent key is refused if there is a value, and the refusal contains it.
         let absent = |batch: Batch, key| batch.check(key, Expect::Absent);
-        let refusal = match self.commit(&keys.iter().fold(Batch::new(), absent)).await? {
+        let refusal = match self.run_one(&keys.iter().fold(Batch::new(), absent), deadline).await? {
             Commit::Applied(_) => Vec::new(),
             Commit::Refused(refusal) => refusal,
         };
@@ -385,21 +394,28 @@ impl<T: Transport> Store for Scripted<T> {
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         batch.validate(self.max_value())?;
+        let deadline = self.deadline();
         if T::READS_ARE_FRESH
             && let Some(command) = Command::set_if_absent(batch)
         {
             // A single put-if-absent (a claim or a lock) needs no script. If it is refused, the GET option of SET
             // returns the stored value.
             let repeatable = batch.is_repeatable();
-            let Exchange { mut replies, resent } =
-                self.exchange(&[command], repeatable, self.deadline()).await?;
+            let Exchange { mut replies, resent } = self.exchange(&[command], repeatable, deadline).await?;
             let reply = match replies.pop() {
                 Some(reply) => reply.set_if_absent(batch),
                 None => return Err(Error::unknown("no reply")),
             };
-            return reply.map_err(|error| error.after_a_lost_reply_if(resent).into());
+            match reply {
+                // A log, or what a cleared log leaves for a second: the script tells them apart.
+                Err(error) if error.is_wrong_type() => {
+                    let answer = self.run_one(batch, deadline).await;
+                    return answer.map_err(|error| if resent { error.after_a_lost_reply() } else { error });
+                }
+                reply => return reply.map_err(|error| error.after_a_lost_reply_if(resent).into()),
+            }
         }
-        self.run(&[batch], self.deadline()).await.pop().unwrap_or_else(|| Err(Error::unknown("no reply")))
+        self.run_one(batch, deadline).await
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {

@@ -74,10 +74,16 @@ impl Field {
         let mut appends = 0;
         // Sometimes a key is named twice, and both stores must reject the batch.
         for log in &self.logs {
-            if random.below(4) == 0 {
-                let (text, ttl) = (text(random), ttl(random));
-                batch = batch.append(log, text, Keep { about: None, ttl });
-                appends += 1;
+            match random.below(12) {
+                0..3 => {
+                    let keep = Keep { about: None, ttl: ttl(random) };
+                    for _ in 0..1 + random.below(3) {
+                        batch = batch.append(log, text(random), keep);
+                        appends += 1;
+                    }
+                }
+                3 => batch = batch.clear(log),
+                _ => {}
             }
         }
         for _ in 0..random.below(4) {

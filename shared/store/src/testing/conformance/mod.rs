@@ -7,6 +7,7 @@
 
 mod batches;
 mod channels;
+mod clears;
 mod edits;
 mod leases;
 mod lives;
@@ -26,6 +27,7 @@ use crate::{Batch, Channel, Commit, Error, Expect, Key, Log, Store};
 
 pub use batches::*;
 pub use channels::*;
+pub use clears::*;
 pub use edits::*;
 pub use leases::*;
 pub use lives::*;
@@ -109,6 +111,16 @@ macro_rules! promises {
             a_name_holds_a_value_or_a_log_and_the_other_is_an_error
             a_log_keeps_its_newest_records
             a_log_is_read_from_any_position_and_to_any_limit
+            a_cleared_log_is_empty_and_begins_anew_with_higher_positions
+            a_cleared_log_lives_as_long_as_its_next_append_says
+            a_log_that_is_not_there_can_be_cleared_and_again
+            a_clear_and_the_rest_of_its_batch_happen_together_or_not_at_all
+            a_text_cannot_be_cleared_and_the_batch_writes_nothing
+            the_name_of_a_cleared_log_is_free
+            what_is_read_are_the_appends_after_the_last_clear
+            no_append_is_lost_to_a_clear_that_came_before_it
+            several_appends_to_one_log_keep_their_order
+            a_batch_has_up_to_fifty_writes
             a_newer_sequence_replaces_and_an_older_never_does
             an_older_sequence_does_not_hold_up_the_rest
             what_has_no_sequence_is_older_than_any
@@ -235,6 +247,7 @@ mod tests {
         let subjects = [
             include_str!("batches.rs"),
             include_str!("channels.rs"),
+            include_str!("clears.rs"),
             include_str!("edits.rs"),
             include_str!("leases.rs"),
             include_str!("lives.rs"),

@@ -78,10 +78,22 @@ pub async fn a_batch_that_names_a_key_twice_is_rejected(store: Arc<dyn Store>) {
     let names = Names::new();
     let (key, log) = (names.key("k"), names.log("l"));
     let twice = Batch::new().put(&key, Expect::Absent, "1", HOUR).put(&key, is("1"), "2", HOUR);
-    assert!(rejected(&store, twice).await.to_string().contains("each key and log once"));
+    assert!(rejected(&store, twice).await.to_string().contains("each key once"));
     holds(&store, &key, None).await;
-    let keep = Keep::all_for(HOUR);
-    rejected(&store, Batch::new().append(&log, "1", keep).append(&log, "2", keep)).await;
+    let append = Batch::new().append(&log, "1", Keep::all_for(HOUR));
+    for (second, problem) in [
+        (Batch::new().append(&log, "2", Keep::all_for(HOUR * 2)), "same `keep`"),
+        (Batch::new().append(&log, "2", Keep::about(9)), "same `keep`"),
+        (Batch::new().clear(&log), "each key once"),
+        (Batch::new().put(&names.key("l"), Expect::Absent, "2", HOUR), "each key once"),
+    ] {
+        for batch in [append.clone().and(second.clone()), second.clone().and(append.clone())] {
+            let error = rejected(&store, batch).await;
+            assert!(error.to_string().contains(problem), "{error}");
+        }
+        rejected(&store, second.clone().and(append.clone()).and(second)).await;
+    }
+    rejected(&store, Batch::new().clear(&log).clear(&log)).await;
     assert_eq!(texts(&store, &log).await, Vec::<String>::new());
 }
 
@@ -106,7 +118,7 @@ pub async fn a_batch_that_cannot_be_meant_is_rejected(store: Arc<dyn Store>) {
     let many = |count: usize| {
         (0..count).fold(Batch::new(), |batch, n| batch.check(&names.key(&n.to_string()), Expect::Absent))
     };
-    assert!(rejected(&store, many(MAX_WRITES + 1)).await.to_string().contains("26 writes"));
+    assert!(rejected(&store, many(MAX_WRITES + 1)).await.to_string().contains("51 writes"));
     applied(&store, many(MAX_WRITES)).await;
 }
 
