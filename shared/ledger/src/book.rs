@@ -59,6 +59,11 @@ impl Book {
         &self.pending
     }
 
+    /// The keys of everything but the logs.
+    pub fn keys(&self) -> [Key; 3] {
+        [&self.last_transaction, &self.months, &self.pending].map(Key::clone)
+    }
+
     /// The log of a month.
     pub fn log(&self, month: Month) -> Result<Log, Error> {
         Log::new(format!("{}:{month}", self.months.as_str()))

@@ -1,5 +1,6 @@
-//! The chat and the swap.
+//! The chat, the swap, and erasing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod chat;
+mod erase;
 mod swap;
