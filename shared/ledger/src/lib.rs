@@ -5,6 +5,7 @@ mod change;
 mod change_error;
 pub mod chat;
 mod config;
+mod csv;
 pub mod currency;
 mod decimal;
 mod entry;
@@ -13,6 +14,7 @@ mod if_match;
 mod journal;
 mod months;
 mod patch;
+mod statement;
 pub mod texts;
 
 pub use book::Book;
@@ -27,6 +29,7 @@ pub use journal::Record;
 pub use months::Months;
 pub use onetap_calendar::{Date, Moment, Month};
 pub use patch::Patch;
+pub use statement::{CategoryTotal, Statement};
 
 #[cfg(test)]
 mod testing {
