@@ -5,6 +5,7 @@ mod change;
 mod change_error;
 pub mod chat;
 mod config;
+mod csv;
 pub mod currency;
 mod decimal;
 mod entry;
@@ -14,6 +15,7 @@ mod if_match;
 mod journal;
 mod months;
 mod patch;
+mod statement;
 pub mod texts;
 
 pub use book::Book;
@@ -29,6 +31,7 @@ pub use journal::Record;
 pub use months::Months;
 pub use onetap_calendar::{Date, Moment, Month};
 pub use patch::Patch;
+pub use statement::{CategoryTotal, Statement};
 
 #[cfg(test)]
 mod testing {

@@ -11,6 +11,7 @@ pub mod lease;
 mod log;
 mod name;
 mod observed;
+mod read_to_end;
 mod redacted;
 mod round;
 mod sender;
@@ -42,6 +43,7 @@ pub use log::{Keep, MAX_TTL, Position, Record, Ttl};
 pub use memory::Memory;
 pub use name::{Channel, Key, Log, MAX_NAME};
 pub use observed::Observed;
+pub use read_to_end::read_to_end;
 #[cfg(feature = "redis")]
 pub use redis::Redis;
 #[cfg(feature = "upstash")]
