@@ -3,9 +3,11 @@
 mod claims;
 mod config;
 mod delivery;
+mod erasing;
 mod look_up;
 pub mod plan;
 pub mod profile;
+mod recall;
 pub mod replies;
 mod reply;
 mod session;

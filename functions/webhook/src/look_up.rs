@@ -1,6 +1,7 @@
 //! What an event is answered, and what it writes: the profile and the forecast are looked up here.
 
 use metrics::counter;
+use onetap_ledger::{Book, chat};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event};
 use onetap_store::Error;
@@ -9,9 +10,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::plan::{Plan, Saved, happened_at_ms};
 use crate::profile::{Profile, ProfileChange};
+use crate::recall::recall;
 use crate::replies;
 use crate::session::Session;
-use crate::user_edit::{UserEdit, profile_key};
+use crate::user_edit::{Erasure, UserEdit, profile_key};
 
 /// The answer to an event, and what it writes. What is written brings its own answer.
 pub(crate) async fn look_up(
@@ -54,11 +56,25 @@ pub(crate) async fn look_up(
             let changes = and_is_here(ProfileChange::Save(*saved, place));
             keep(user.map(|user| UserEdit::profile(user, changes, Some(answer))))
         }
-        Plan::Book(change) => {
-            let config = session.webhook.config.ledger;
-            keep(user.map(|user| UserEdit::book(user, config, change.clone())))
+        Plan::Book(change) => keep(user.map(|user| Ok(UserEdit::book(book(session, user)?, change.clone())))),
+        Plan::HalfSaid(words, say) => {
+            let answer = say.as_ref().map(replies::say);
+            // A way to pay is the answer to a question that only the store knows.
+            let without_store = match chat::completes(&words.text, words.at) {
+                Some(true) if say.is_some() => busy(),
+                _ => answer.clone(),
+            };
+            let book = user.filter(|_| session.store_is_up()).and_then(|user| book(session, user).ok());
+            (without_store, book.map(|book| UserEdit::HalfSaid(book, words.clone(), answer)))
         }
-        Plan::Erase => keep(user.map(UserEdit::erase)),
+        Plan::Recall(question) => match user.and_then(|user| book(session, user).ok()) {
+            Some(book) => (recall(session, &book, *question).await.ok().or_else(busy), None),
+            None => (busy(), None),
+        },
+        Plan::Erase => {
+            let erasure = |user| Ok(Erasure { book: book(session, user)?, profile: profile_key(user)? });
+            keep(user.map(|user| erasure(user).map(UserEdit::Erase)))
+        }
         Plan::Follow => {
             let (answer, changes) = (replies::welcome(), vec![ProfileChange::Activate(at)]);
             let edit = user.and_then(|user| UserEdit::profile(user, changes, Some(answer.clone())).ok());
@@ -95,6 +111,12 @@ async fn forecast(session: &Session<'_>, place: &Place) -> Messages {
             replies::text(replies::BUSY)
         }
     }
+}
+
+/// A user's ledger.
+fn book(session: &Session<'_>, user: &str) -> Result<Book, Error> {
+    let wrong = || Error::rejected("a user id that no key can hold");
+    Book::new(user, session.webhook.config.ledger).ok_or_else(wrong)
 }
 
 /// A user's profile; `None` where it cannot be known.

@@ -1,6 +1,8 @@
 //! What an event asks for, and whether that needs the lock. No I/O, no clock: the whole chat as a table.
 
-use onetap_ledger::chat::{self, Sentence};
+use std::fmt;
+
+use onetap_ledger::chat::{self, Recall, Sentence};
 use onetap_ledger::{Change, Moment};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
 use onetap_weather::places::{by_address, is_place_text, nearest, search};
@@ -70,14 +72,33 @@ pub enum Plan {
     Recent,
     /// This place is to be saved.
     Save(Saved, &'static Place),
-    /// A change of the last transaction.
+    /// A change of the ledger.
     Book(Change),
+    /// An entry that lacks something, or what one that was said before may lack. The answer if it is neither.
+    HalfSaid(Words, Option<Say>),
+    /// Something of the ledger is to be read.
+    Recall(Recall),
     /// Everything that is kept for the user is to go.
     Erase,
     /// The user is here, for the first time or again.
     Follow,
     /// The user has left.
     Unfollow,
+}
+
+/// What somebody said, and when. `Debug` does not show it.
+#[derive(Clone)]
+pub struct Words {
+    /// The text.
+    pub text: String,
+    /// When it was said.
+    pub at: Moment,
+}
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Words({} bytes)", self.text.len())
+    }
 }
 
 /// An answer that is known without looking anything up.
@@ -164,6 +185,7 @@ fn postback(data: &str) -> Plan {
 /// Settings, delete, edit, entry, place, help: the first that it is. In a group the bot speaks when it is spoken to.
 fn words(text: &str, chat: Chat, now: Moment) -> Plan {
     let alone = chat == Chat::User;
+    let half_said = |say| Plan::HalfSaid(Words { text: text.to_owned(), at: now }, say);
     if let Some((saved, name)) = setting(text) {
         return match search(name) {
             _ if name.is_empty() => Plan::Say(Say::SaveWhich(saved)),
@@ -181,18 +203,32 @@ fn words(text: &str, chat: Chat, now: Moment) -> Plan {
         Sentence::Edit(edit) => return Plan::Book(Change::Edit(edit)),
         Sentence::Note(note) => return Plan::Book(Change::Note(note)),
         Sentence::EditProblem(problem) => return Plan::Say(Say::Ledger(problem)),
-        // A number in a group's talk is no entry of ours that lacks something.
+        Sentence::HalfSaid(_, problem) if alone => return half_said(Some(Say::Ledger(problem))),
+        // A number in a group's talk may not be meant for the bot: it is kept without a word, if only the way to pay lacks.
+        Sentence::HalfSaid(pending, _) if pending.lacks_only_payment() => return half_said(None),
         Sentence::NoteProblem(problem) if alone => return Plan::Say(Say::Ledger(problem)),
-        Sentence::NoteProblem(_) | Sentence::Other => {}
+        // A ledger is not read aloud in a group.
+        Sentence::Recall(recall) if alone => return Plan::Recall(recall),
+        Sentence::HalfSaid(..) | Sentence::NoteProblem(_) | Sentence::Recall(_) | Sentence::Other => {}
     }
     let found = if is_place_text(text) { search(text) } else { Found::Nothing };
     match found {
         Found::One(place) => Plan::Forecast(place),
         Found::Few(places) => Plan::Say(Say::Choose(places, None)),
         Found::Many => Plan::Say(Say::TooMany),
-        Found::Nothing if !alone => Plan::Ignore,
-        Found::Nothing if is_place_text(text) && !HELP.contains(&text) => Plan::Say(Say::NoSuchPlace),
-        Found::Nothing => Plan::Say(Say::Help),
+        Found::Nothing => {
+            let say = match is_place_text(text) {
+                _ if !alone => None,
+                true if !HELP.contains(&text) => Some(Say::NoSuchPlace),
+                _ => Some(Say::Help),
+            };
+            match (chat::completes(text, now), say) {
+                // In a group nobody's text is taken for the name of what was bought.
+                (Some(true), say) => half_said(say),
+                (Some(false), Some(say)) if !HELP.contains(&text) => half_said(Some(say)),
+                (_, say) => say.map_or(Plan::Ignore, Plan::Say),
+            }
+        }
     }
 }
 

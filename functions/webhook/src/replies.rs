@@ -16,6 +16,7 @@ const HELP: &str = "您可以這樣使用：\n\
     • 設定住家 永和區、設定公司 信義區\n\
     • 記帳：午餐 120 信用卡\n\
     • 修改金額 150、上一筆分類改教育、刪除上一筆\n\
+    • 查帳：最近紀錄、本月、上個月、9月\n\
     • 刪除我的資料";
 
 /// A message of these words.
@@ -97,4 +98,9 @@ pub fn recent(places: &[&'static Place]) -> Messages {
 /// themselves.
 pub fn erased() -> Messages {
     text("已刪除您的所有資料。\n為避免重複處理而暫存的回覆，會在一天內自動刪除。")
+}
+
+/// After everything was hidden, and not yet all of it removed from the store.
+pub fn erasing() -> Messages {
+    text("您的資料已不再顯示，但資料量大，尚未全部清除。請稍後再傳一次「刪除我的資料」以完成清除。")
 }

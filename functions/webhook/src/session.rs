@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use onetap_ledger::Moment;
-use onetap_store::{Answers, Batch, Commit, Error, Key, Round, Store, forward};
+use onetap_store::{
+    Answers, Batch, Commit, Error, Key, Log, Position, Record, Round, Store, forward, read_to_end,
+};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Webhook;
@@ -53,6 +55,13 @@ impl<'a> Session<'a> {
         answer.unwrap_or_else(|_| Err(late())).inspect_err(|error| self.note_failure(error))
     }
 
+    /// All records of `log`.
+    pub(crate) async fn records(&self, log: &Log) -> Result<Vec<Record>, Error> {
+        let store = self.store();
+        let answer = timeout_at(self.before_reply(), read_to_end(&store, log)).await;
+        answer.unwrap_or_else(|_| Err(late())).inspect_err(|error| self.note_failure(error))
+    }
+
     /// Sends `round`; an error for every batch where the store has failed, or takes longer than the delivery has.
     pub(crate) async fn send(&self, round: Round) -> Answers {
         if !self.store_is_up() {
@@ -97,5 +106,10 @@ impl Store for WhileUp<'_> {
         self.store.commit(batch).await
     }
 
-    forward!(store: commit_each, read, watch, max_value);
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        self.check()?;
+        self.store.read(log, after, limit).await
+    }
+
+    forward!(store: commit_each, watch, max_value);
 }

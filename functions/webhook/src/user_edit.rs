@@ -1,10 +1,12 @@
 //! What an event writes for its user: a pure step from what is there, so that it can be taken again from what a refusal
 //! brings.
 
-use onetap_ledger::{Attempt, Book, Change, Config, texts};
+use onetap_ledger::chat::{self, Pending, Sentence};
+use onetap_ledger::{Attempt, Book, Change, Left, erase, texts};
 use onetap_line::Messages;
 use onetap_store::{Batch, Edit, Error, Key, Values};
 
+use crate::plan::Words;
 use crate::profile::{Profile, ProfileChange};
 use crate::replies;
 
@@ -13,10 +15,12 @@ use crate::replies;
 pub(crate) enum UserEdit {
     /// Of the profile, and the answer to it.
     Profile(Key, Vec<ProfileChange>, Option<Messages>),
-    /// Of the last transaction.
+    /// Of the ledger.
     Book(Book, Change, Attempt),
+    /// Of an entry that lacks something, and the answer if these words do not complete one.
+    HalfSaid(Book, Words, Option<Messages>),
     /// Everything goes.
-    Erase(Vec<Key>),
+    Erase(Erasure),
 }
 
 impl UserEdit {
@@ -28,14 +32,8 @@ impl UserEdit {
         Ok(UserEdit::Profile(profile_key(user)?, changes, answer))
     }
 
-    pub(crate) fn book(user: &str, config: Config, change: Change) -> Result<UserEdit, Error> {
-        let wrong = || Error::rejected("a user id that no key can hold");
-        let book = Book::new(user, config).ok_or_else(wrong)?;
-        Ok(UserEdit::Book(book, change.clone(), Attempt::new(change, None)))
-    }
-
-    pub(crate) fn erase(user: &str) -> Result<UserEdit, Error> {
-        Ok(UserEdit::Erase(vec![profile_key(user)?, Key::new(format!("user:{user}:last_transaction"))?]))
+    pub(crate) fn book(book: Book, change: Change) -> UserEdit {
+        UserEdit::Book(book, change.clone(), Attempt::new(change, None))
     }
 
     /// The edit of the store, with [`step`](UserEdit::step) as its step.
@@ -43,13 +41,14 @@ impl UserEdit {
         match self {
             UserEdit::Profile(key, ..) => Edit::of(key).idempotent(),
             UserEdit::Book(book, _, attempt) => attempt.edit(book),
-            UserEdit::Erase(keys) => Edit::of_all(keys.clone()).idempotent(),
+            UserEdit::HalfSaid(book, ..) => Edit::of_all(book.keys()),
+            UserEdit::Erase(erasure) => erasure.edit(),
         }
     }
 
     /// The writes over what is there, and the answer if they are applied.
-    pub(crate) fn step(&mut self, there: &Values) -> (Batch, Option<Messages>) {
-        match self {
+    pub(crate) fn step(&mut self, there: &Values) -> Result<(Batch, Option<Messages>), Error> {
+        Ok(match self {
             UserEdit::Profile(key, changes, answer) => {
                 let text = there.get(key);
                 let profile = changes.iter().fold(Profile::read(text), Profile::with);
@@ -65,22 +64,70 @@ impl UserEdit {
                 (writes, answer.clone())
             }
             UserEdit::Book(book, change, attempt) => {
-                let (writes, answer) = match attempt.write(book, there) {
-                    Ok((writes, step)) => match change {
-                        Change::Edit(edit) => (writes, texts::edited(edit, &step)),
-                        Change::Delete => (writes, texts::DELETED.to_owned()),
-                        Change::Put(_) | Change::Note(_) => (writes, texts::noted(step.entries())),
-                    },
-                    Err(failure) => (Batch::new(), texts::failure(&failure, book.life())),
-                };
+                let (writes, answer) = book_step(book, change, attempt, there);
                 (writes, Some(replies::text(answer)))
             }
-            UserEdit::Erase(keys) => {
-                let there = keys.iter().filter_map(|key| Some((key, there.get(key)?)));
-                let writes = there.fold(Batch::new(), |batch, (key, text)| batch.delete(key, text));
-                (writes, Some(replies::erased()))
-            }
+            UserEdit::HalfSaid(book, words, answer) => half_said_step(book, words, answer.as_ref(), there),
+            UserEdit::Erase(erasure) => (erasure.step(there)?.0, Some(replies::erased())),
+        })
+    }
+}
+
+fn book_step(book: &Book, change: &Change, attempt: &mut Attempt, there: &Values) -> (Batch, String) {
+    match attempt.write(book, there) {
+        Ok((writes, step)) => match change {
+            Change::Edit(edit) => (writes, texts::edited(edit, &step)),
+            Change::Delete => (writes, texts::DELETED.to_owned()),
+            Change::Put(_) | Change::Note(_) => (writes, texts::noted(step.entries())),
+        },
+        Err(failure) => (Batch::new(), texts::failure(&failure, book.life())),
+    }
+}
+
+/// The words complete the entry that lacks something, or say what is kept as one, or neither.
+fn half_said_step(
+    book: &Book,
+    words: &Words,
+    answer: Option<&Messages>,
+    there: &Values,
+) -> (Batch, Option<Messages>) {
+    let key = book.pending();
+    let keep = |pending: &Pending| Batch::new().put(key, there.expect(key), pending.to_json(), Pending::LIFE);
+    let stored = there.get(key);
+    match stored.and_then(Pending::read).and_then(|pending| pending.with(&words.text)) {
+        Some(Sentence::Note(note)) => {
+            let change = Change::Note(note);
+            let (writes, answer) = book_step(book, &change, &mut Attempt::new(change.clone(), None), there);
+            (writes.delete(key, stored.unwrap_or_default()), Some(replies::text(answer)))
         }
+        Some(Sentence::HalfSaid(pending, problem)) => (keep(&pending), Some(replies::text(problem.0))),
+        _ => match chat::parse(&words.text, words.at) {
+            Sentence::HalfSaid(pending, _) => (keep(&pending), answer.cloned()),
+            _ => (Batch::new(), answer.cloned()),
+        },
+    }
+}
+
+/// The removal of everything that is kept for a user.
+#[derive(Clone, Debug)]
+pub(crate) struct Erasure {
+    pub(crate) book: Book,
+    pub(crate) profile: Key,
+}
+
+impl Erasure {
+    pub(crate) fn edit(&self) -> Edit<'static> {
+        let keys = self.book.keys().into_iter().chain([self.profile.clone()]);
+        Edit::of_all(keys).idempotent()
+    }
+
+    /// The writes over what is there, and what is left after them.
+    pub(crate) fn step(&self, there: &Values) -> Result<(Batch, Left), Error> {
+        let (writes, left) = erase(&self.book, there)?;
+        Ok(match there.get(&self.profile) {
+            Some(text) => (writes.delete(&self.profile, text), left),
+            None => (writes, left),
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::Ended;
 use crate::claims::{Begun, ClaimOutcome, LockOutcome, Marker, count_dedupe};
+use crate::erasing::{clean_up, hide_surplus};
 use crate::look_up::look_up;
 use crate::plan::Plan;
 use crate::replies;
@@ -85,6 +86,10 @@ async fn work(
             return ended;
         }
     };
+    let erasure = match &user_edit {
+        UserEdit::Erase(erasure) => Some(erasure.clone()),
+        _ => None,
+    };
     let written = write(session, run.as_mut(), user_edit).await;
     if run.is_some() {
         count_dedupe(match &written {
@@ -96,7 +101,14 @@ async fn work(
     let mut answered = None;
     let ended = match written {
         Ok(Marker::Answer(written)) => {
-            let ended = reply(session, event, &written).await;
+            let is_clean = match &erasure {
+                Some(erasure) => clean_up(session, erasure).await,
+                None => true,
+            };
+            let ended = match is_clean {
+                true => reply(session, event, &written).await,
+                false => reply(session, event, &replies::erasing()).await,
+            };
             // Whoever finds the marker from now on need not send the answer again.
             let sent = run.filter(|_| ended == Ended::Handled);
             answered = sent.map(|run| {
@@ -120,8 +132,11 @@ async fn write(
 ) -> Result<Marker, edit::Error<Error>> {
     let edit = user_edit.edit().deadline(Some(session.before_reply()));
     let store = &session.store();
+    if let UserEdit::Erase(erasure) = &user_edit {
+        hide_surplus(session, erasure).await?;
+    }
     let step = |there: &_| {
-        let (writes, answer) = user_edit.step(there);
+        let (writes, answer) = user_edit.step(there)?;
         Ok((writes, answer.map_or(Marker::Answered, Marker::Answer)))
     };
     let written = match run {
@@ -150,7 +165,8 @@ async fn reply_to_failed_write(
         // The writes may be applied: if the bot said "try again", the user could enter it twice. LINE delivers the event
         // again, and that run finds the marker and replies, or finds none and does the work.
         _ if maybe_written && has_claim => Ended::Failed,
-        (Plan::Unfollow, _) => Ended::Failed,
+        (Plan::HalfSaid(..), Some(answer)) => reply(session, event, &answer).await,
+        (Plan::Unfollow | Plan::HalfSaid(..), _) => Ended::Failed,
         _ => reply(session, event, &replies::text(replies::BUSY)).await,
     }
 }

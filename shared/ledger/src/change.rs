@@ -57,7 +57,14 @@ impl Attempt {
     pub fn edit(&self, book: &Book) -> Edit<'static> {
         let edit = Edit::of_all([book.last_transaction().clone(), book.months().clone()]);
         // A note gets a new id on every retry, so it is not idempotent. The other changes are.
-        if matches!(self.change, Change::Note(_)) { edit } else { edit.idempotent() }
+        let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.idempotent() };
+        if self.reads_first() { edit } else { edit.guessing_absent() }
+    }
+
+    /// Whether the stored values must be read first. A change that may overwrite any value first assumes that there is
+    /// none; if that is wrong, the refusal contains the values.
+    fn reads_first(&self) -> bool {
+        self.condition.is_some() || matches!(self.change, Change::Edit(_) | Change::Delete)
     }
 
     /// The batch to commit over the stored values, and the step that it makes.

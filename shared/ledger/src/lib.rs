@@ -24,7 +24,7 @@ pub use change_error::ChangeError;
 pub use config::Config;
 pub use decimal::{Decimal, Total};
 pub use entry::{Entry, Invalid};
-pub use erase::{Left, erase};
+pub use erase::{Left, erase, remove_hidden};
 pub use field::{Field, Reason};
 pub use if_match::{IfMatch, etag};
 pub use journal::Record;

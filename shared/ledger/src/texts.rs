@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{ChangeError, Entry, Field, Invalid, Patch, Reason, Step};
+use crate::{ChangeError, Entry, Field, Invalid, Patch, Reason, Statement, Step, Total};
 
 /// After an edit.
 pub const EDITED: &str = "修改成功";
@@ -42,17 +42,61 @@ pub fn wrong_field(name: &str, reason: Reason) -> String {
 
 /// The entries that were recorded, one line each.
 pub fn noted(entries: &[Entry]) -> String {
-    let line = |entry: &Entry| {
-        let text = |field| entry.get(field).unwrap_or_default();
-        let rate = match text(Field::Currency).as_str() {
-            "TWD" => String::new(),
-            _ => format!("（匯率 {}）", text(Field::Rate)),
-        };
-        let (date, item, amount) = (text(Field::Date), text(Field::Item), text(Field::Amount));
-        format!("• {date} {item} {amount} {}{rate} {}", text(Field::Currency), text(Field::Payment))
+    format!("已記帳：\n{}", lines(entries))
+}
+
+/// The entries that were made last, one line each.
+pub fn recent(entries: &[Entry]) -> String {
+    if entries.is_empty() {
+        return "目前沒有記帳紀錄，例如輸入：午餐 120 信用卡".to_owned();
+    }
+    format!("最近紀錄：\n{}", lines(entries))
+}
+
+/// The most categories that a summary lists: a message has a limit, and a reader too.
+const MAX_CATEGORIES: usize = 30;
+
+/// A month in numbers: how many entries, their sum, and the sums by `分類`.
+pub fn summary(statement: &Statement) -> String {
+    let (month, count) = (statement.month(), statement.count());
+    if count == 0 {
+        return format!("{month} 沒有記帳紀錄");
+    }
+    let mut text = format!("{month} 共 {count} 筆，合計 {} TWD", statement.total());
+    let categories = statement.by_category();
+    for category in categories.iter().take(MAX_CATEGORIES) {
+        text +=
+            &format!("\n• {}：{} TWD（{} 筆）", shortened(&category.name), category.total, category.count);
+    }
+    if let Some(others) = categories.get(MAX_CATEGORIES..).filter(|others| !others.is_empty()) {
+        let total: Total = others.iter().map(|category| category.total).sum();
+        text += &format!("\n• 另外 {} 個分類：{total} TWD", others.len());
+    }
+    text
+}
+
+fn lines(entries: &[Entry]) -> String {
+    entries.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn line(entry: &Entry) -> String {
+    let text = |field| entry.get(field).unwrap_or_default();
+    let rate = match text(Field::Currency).as_str() {
+        "TWD" => String::new(),
+        _ => format!("（匯率 {}）", text(Field::Rate)),
     };
-    let lines: Vec<String> = entries.iter().map(line).collect();
-    format!("已記帳：\n{}", lines.join("\n"))
+    let (date, item, amount) = (text(Field::Date), shortened(&text(Field::Item)), text(Field::Amount));
+    format!("• {date} {item} {amount} {}{rate} {}", text(Field::Currency), shortened(&text(Field::Payment)))
+}
+
+/// The longest name in a line, in characters. Over HTTP a field may have any length, and a message to LINE has a limit.
+const MAX_NAME_CHARS: usize = 100;
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_NAME_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// The fields that were edited, one line each: `• 欄位：舊 → 新`.

@@ -40,6 +40,10 @@ pub struct Keep {
     /// Approximate number of the newest records: a backend may keep more, never fewer. `None` keeps all.
     pub about: Option<usize>,
     /// The TTL of the whole log from this append on.
+    ///
+    /// DynamoDB deletes each record by a time that was set with its append: twice the TTL after it, and at least the TTL
+    /// and a week. So a log that is appended to for longer than that loses its oldest records there. A log that must
+    /// keep all of its records for as long as it is used has the TTL [`Ttl::Forever`].
     pub ttl: Ttl,
 }
 

@@ -8,7 +8,8 @@ const PAGE_RECORDS: usize = 1000;
 /// All records of `log`, in commit order, read in pages. A log that is absent has none.
 ///
 /// A page that is not full is the last one. Records that are committed during the call may be missing, but none before a
-/// record that is there.
+/// record that is there. A log that is [cleared](crate::Batch::clear) during the call is read anew: its records are those
+/// before the clear, or those after it.
 ///
 /// ```
 /// use onetap_store::{Batch, Commit, Keep, Log, Memory, Store, read_to_end};
@@ -24,14 +25,20 @@ const PAGE_RECORDS: usize = 1000;
 /// # Ok(()) }
 /// ```
 pub async fn read_to_end(store: &dyn Store, log: &Log) -> Result<Vec<Record>, Error> {
-    let mut records = Vec::new();
+    let mut records: Vec<Record> = Vec::new();
     loop {
-        let after = records.last().map(|record: &Record| record.position);
+        let after = records.last().map(|record| record.position);
         let page = store.read(log, after, PAGE_RECORDS).await?;
         let is_full = page.len() == PAGE_RECORDS;
         records.extend(page);
-        if !is_full {
-            return Ok(records);
+        if is_full {
+            continue;
+        }
+        // One page is as of one commit. After several, the log's first record shows whether it was cleared in between.
+        let Some(first_page_end) = records.get(PAGE_RECORDS - 1) else { return Ok(records) };
+        match store.read(log, None, 1).await?.first() {
+            Some(first) if first.position <= first_page_end.position => return Ok(records),
+            _ => records.clear(),
         }
     }
 }

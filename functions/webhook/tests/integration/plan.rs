@@ -2,6 +2,7 @@
 
 use crate::support;
 
+use onetap_ledger::chat::Recall;
 use onetap_ledger::{Change, Moment};
 use onetap_line::WebhookBody;
 use onetap_line::webhook::Event;
@@ -27,6 +28,10 @@ fn word(plan: &Plan) -> String {
         Plan::Book(Change::Delete) => "delete".into(),
         Plan::Book(Change::Edit(_)) => "edit".into(),
         Plan::Book(_) => "note".into(),
+        Plan::HalfSaid(_, None) => "half-said".into(),
+        Plan::HalfSaid(_, Some(say)) => format!("half-said, or {}", word(&Plan::Say(say.clone()))),
+        Plan::Recall(Recall::Recent) => "recent entries".into(),
+        Plan::Recall(Recall::Month(month)) => format!("sums of {month}"),
         Plan::Erase => "erase".into(),
         Plan::Follow => "follow".into(),
         Plan::Unfollow => "unfollow".into(),
@@ -101,9 +106,19 @@ fn every_text_is_the_first_thing_that_it_can_be() {
         ("台北市信義區", "臺北市信義區", "臺北市信義區"),
         ("信義區", "choose 2", "choose 2"),
         ("台北", "too many", "too many"),
-        ("東京都", "no such place", "ignore"),
+        ("午餐 120", "half-said, or ledger says", "half-said"),
+        ("120 現金", "half-said, or ledger says", "ignore"),
+        ("午餐 -120 現金", "ledger says", "ignore"),
+        ("信用卡", "half-said, or no such place", "half-said"),
+        ("Apple Pay", "half-said, or help", "half-said"),
+        ("最近紀錄", "recent entries", "ignore"),
+        ("本月", "sums of 2023-11", "ignore"),
+        ("上個月", "sums of 2023-10", "ignore"),
+        ("9月", "sums of 2023-09", "ignore"),
+        ("2022-09", "sums of 2022-09", "ignore"),
+        ("東京都", "half-said, or no such place", "ignore"),
         ("說明", "help", "ignore"),
-        ("hello", "help", "ignore"),
+        ("hello", "half-said, or help", "ignore"),
         ("", "ignore", "ignore"),
         ("今天天氣真好我們出去玩", "help", "ignore"),
     ];

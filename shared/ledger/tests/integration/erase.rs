@@ -1,7 +1,7 @@
 //! Erasing a ledger: what its readers see, and what is left to erase again.
 
 use onetap_ledger::chat::{Sentence, parse};
-use onetap_ledger::{Attempt, Book, Change, Config, Left, Moment, Month, Months, erase};
+use onetap_ledger::{Attempt, Book, Change, Config, Left, Moment, Month, Months, erase, remove_hidden};
 use onetap_store::{Edit, Memory, Store};
 
 fn book() -> Book {
@@ -16,9 +16,14 @@ async fn say(store: &Memory, text: &str) {
     attempt.edit(&book()).apply(store, |there| attempt.write(&book(), there)).await.unwrap();
 }
 
-async fn erase_once(store: &Memory) -> Left {
+async fn hide(store: &Memory) -> Left {
     let edit = Edit::of_all(book().keys()).idempotent();
     edit.apply(store, |there| erase(&book(), there)).await.unwrap()
+}
+
+async fn remove(store: &Memory) -> Left {
+    let edit = Edit::of(book().months()).idempotent();
+    edit.apply(store, |there| remove_hidden(&book(), there)).await.unwrap()
 }
 
 async fn months(store: &Memory) -> Months {
@@ -33,27 +38,30 @@ async fn records(store: &Memory, month: &str) -> usize {
 #[tokio::test]
 async fn one_commit_hides_it_all_and_the_next_removes_the_list() {
     let store = Memory::new();
-    assert_eq!(erase_once(&store).await, Left::Nothing);
+    assert_eq!((hide(&store).await, remove(&store).await), (Left::Nothing, Left::Nothing));
     say(&store, "早餐 50 現金，2024-02-29 午餐 120 現金").await;
     assert_eq!((records(&store, "2025-11").await, records(&store, "2024-02").await), (1, 1));
-    assert_eq!(erase_once(&store).await, Left::Records);
+    assert_eq!(remove(&store).await, Left::Months);
+    assert_eq!(hide(&store).await, Left::Hidden);
     assert_eq!((records(&store, "2025-11").await, records(&store, "2024-02").await), (0, 0));
     assert_eq!(store.get(book().last_transaction()).await.unwrap(), None);
-    assert_eq!(erase_once(&store).await, Left::Nothing);
+    assert_eq!(hide(&store).await, Left::Hidden);
+    assert_eq!(remove(&store).await, Left::Nothing);
     assert_eq!(store.get(book().months()).await.unwrap(), None);
-    assert_eq!(erase_once(&store).await, Left::Nothing);
+    assert_eq!((hide(&store).await, remove(&store).await), (Left::Nothing, Left::Nothing));
 }
 
 #[tokio::test]
 async fn an_entry_after_an_interrupted_erasure_is_erased_only_by_another() {
     let store = Memory::new();
     say(&store, "早餐 50 現金").await;
-    assert_eq!(erase_once(&store).await, Left::Records);
+    assert_eq!(hide(&store).await, Left::Hidden);
     say(&store, "午餐 120 現金").await;
+    assert_eq!(remove(&store).await, Left::Months);
     assert_eq!(records(&store, "2025-11").await, 1);
-    assert_eq!(erase_once(&store).await, Left::Records);
+    assert_eq!(hide(&store).await, Left::Hidden);
     assert_eq!(records(&store, "2025-11").await, 0);
-    assert_eq!(erase_once(&store).await, Left::Nothing);
+    assert_eq!(remove(&store).await, Left::Nothing);
 }
 
 #[tokio::test]
@@ -63,13 +71,11 @@ async fn more_months_than_one_commit_takes_are_erased_by_several() {
         let month = |month: u8| format!("{year}-{month:02}-01 茶 10");
         say(&store, &((1..=12).map(month).collect::<Vec<_>>().join("、") + " 現金")).await;
     }
-    let mut left = vec![erase_once(&store).await];
+    assert_eq!(hide(&store).await, Left::Months);
     assert_eq!(months(&store).await.latest_first().count(), 108 - 40);
     assert_eq!((records(&store, "2024-12").await, records(&store, "2016-01").await), (0, 1));
-    while left.last() != Some(&Left::Nothing) {
-        left.push(erase_once(&store).await);
-    }
-    use Left::{Months, Nothing, Records};
-    assert_eq!(left, [Months, Months, Records, Records, Records, Nothing]);
+    assert_eq!((hide(&store).await, hide(&store).await), (Left::Months, Left::Hidden));
     assert_eq!(records(&store, "2016-01").await, 0);
+    assert_eq!((remove(&store).await, remove(&store).await), (Left::Hidden, Left::Hidden));
+    assert_eq!((remove(&store).await, remove(&store).await), (Left::Nothing, Left::Nothing));
 }

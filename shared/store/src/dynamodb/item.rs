@@ -29,8 +29,8 @@ pub(super) type Attributes = HashMap<String, AttributeValue>;
 /// position ends with the head.
 pub(super) const HEAD: &str = "value";
 
-/// The time from the expiry of a record until DynamoDB may delete it.
-pub(super) const GRACE_SECONDS: u64 = 7 * 24 * 3600;
+/// The shortest time from the expiry of a record until DynamoDB may delete it.
+pub(super) const MIN_GRACE_SECONDS: u64 = 7 * 24 * 3600;
 
 /// The primary key of an item.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -102,14 +102,16 @@ impl Item {
     }
 
     /// The same record, which DynamoDB may delete only later: every append extends the life of the whole log, so a record
-    /// is needed for longer than its own TTL.
-    pub(super) fn swept_later(self) -> Item {
-        Item { sweep: self.sweep.map(|second| second + GRACE_SECONDS), ..self }
+    /// is needed for longer than its own TTL. It stays for another TTL, at least for a week. A log that is appended to
+    /// for longer than that loses its oldest records.
+    pub(super) fn swept_later(self, ttl: Ttl) -> Item {
+        let grace = ttl.millis().map_or(0, |ttl| ttl / 1000).max(MIN_GRACE_SECONDS);
+        Item { sweep: self.sweep.map(|second| second + grace), ..self }
     }
 
     /// The head of a log that was cleared.
     pub(super) fn tombstone(last: Position, now: u64) -> Item {
-        let sweep = now / 1000 + 1 + GRACE_SECONDS;
+        let sweep = now / 1000 + 1 + MIN_GRACE_SECONDS;
         Item { content: Content::Log(last), expires_at: Some(0), sweep: Some(sweep) }
     }
 

@@ -211,7 +211,7 @@ fn plan<'a>(batch: &'a Batch, seen: &Seen, now: u64) -> Result<Plan<'a>, Error> 
             head.content = Content::Log(position);
             (position, Item { content: text, ..*head })
         } else {
-            let mut record = Item::new(text, keep.ttl, now).swept_later();
+            let mut record = Item::new(text, keep.ttl, now).swept_later(keep.ttl);
             let head = head_of(log);
             let (position, condition) = match (head, head.map(|head| head.last(now)).transpose()?.flatten()) {
                 (Some(head), Some(last)) => {

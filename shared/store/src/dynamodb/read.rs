@@ -2,7 +2,7 @@
 
 use tokio::time::{Duration, Instant, sleep};
 
-use super::item::{GRACE_SECONDS, HEAD, sort_key};
+use super::item::{HEAD, MIN_GRACE_SECONDS, sort_key};
 use super::{DynamoDb, connector};
 use crate::{Error, Log, Position, Record};
 
@@ -104,8 +104,8 @@ impl Life {
         }
         let mut reached = after.filter(|after| *after >= first).map_or(0, |after| after.parts().1);
         let mut may_be_deleted = match reached {
-            // No record is deleted before the grace period ends, so a young log has all of its records.
-            0 => first.parts().0 / 1000 + GRACE_SECONDS <= now,
+            // No record is deleted before the shortest grace period ends, so a young log has all of its records.
+            0 => first.parts().0 / 1000 + MIN_GRACE_SECONDS <= now,
             _ => with_previous,
         };
         let mut whole = true;

@@ -145,6 +145,20 @@ async fn no_record_is_swept_before_those_ahead_of_it() {
 }
 
 #[tokio::test]
+async fn a_record_outlives_its_expiry_by_another_ttl_and_at_least_a_week() {
+    let (store, server) = support::open_dynoxide().await;
+    let day = HOUR * 24;
+    for (ttl, days) in [(HOUR, 7), (day * 7, 14), (day * 8, 16), (day * 1095, 2190)] {
+        let log = Names::new().log("log");
+        let behind = Behind(&server, &log);
+        let at = append(&store, &log, "record", ttl).await;
+        let sweep = behind.record(at).await["ttl"]["N"].as_str().unwrap().parse::<u64>().unwrap();
+        let age = sweep - at.parts().0 / 1000;
+        assert_eq!(age / (24 * 3600), days, "{ttl:?}: swept after {age} seconds");
+    }
+}
+
+#[tokio::test]
 async fn a_read_asks_once_and_three_times_past_an_earlier_life() {
     let server = Dynamo::start().await;
     create_table(&server.url(), "onetap").await;

@@ -3,6 +3,7 @@
 
 mod config;
 mod dynamodb;
+mod dynamodb_clear;
 mod dynamodb_local;
 mod grpc_layer;
 mod http_layer;

@@ -105,19 +105,26 @@ async fn nobody_hears_of_an_event_that_a_demoted_primary_did_not_take() {
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
-async fn a_full_server_still_releases() {
+async fn a_full_server_still_releases_and_clears() {
     let redis = Redis::start().await;
     let (_gateway, stores) = both_ways(&redis).await;
     for store in stores {
         let names = Names::new();
         let [lock, marker] = ["lock", "marker"].map(|name| names.key(name));
+        let log = names.log("log");
+        assert!(applied(&store.commit(&Batch::new().append(&log, "record", Keep::about(5))).await));
         assert!(applied(&store.commit(&Batch::new().put(&lock, Expect::Absent, "mine", HOUR)).await));
         assert!(applied(&store.commit(&Batch::new().put(&marker, Expect::Absent, "mine", HOUR)).await));
         command(&redis, &["CONFIG", "SET", "maxmemory", "1"]).await;
-        let release = Batch::new().delete(&lock, "mine").check(&marker, Expect::Is("mine".into()));
+        let both = Batch::new().clear(&log).put(&names.key("new"), Expect::Absent, "1", HOUR);
+        assert!(store.commit(&both).await.unwrap_err().to_string().contains("OOM"));
+        assert_eq!(store.read(&log, None, 10).await.unwrap().len(), 1, "the clear comes after the put");
+        let release =
+            Batch::new().clear(&log).delete(&lock, "mine").check(&marker, Expect::Is("mine".into()));
         assert!(applied(&store.commit(&release).await));
         command(&redis, &["CONFIG", "SET", "maxmemory", "0"]).await;
         assert_eq!(store.get(&lock).await, Ok(None));
+        assert!(store.read(&log, None, 10).await.unwrap().is_empty());
     }
 }
 
@@ -126,7 +133,7 @@ async fn a_full_server_still_releases() {
 async fn a_user_who_may_not_do_all_of_a_batch_does_none_of_it() {
     let redis = Redis::start().await;
     let owner = support::store(&support::redis(redis.url(), PATIENT));
-    for denied in ["set", "xadd", "pexpire", "persist", "del"] {
+    for denied in ["set", "xadd", "xtrim", "pexpire", "persist", "del"] {
         let without = format!("-{denied}");
         let user = ["ACL", "SETUSER", "part", "reset", "on", ">part", "~*", "&*", "+@all", &without];
         command(&redis, &user).await;
@@ -134,9 +141,11 @@ async fn a_user_who_may_not_do_all_of_a_batch_does_none_of_it() {
         let store = support::store(&support::redis(url, PATIENT));
         let names = Names::new();
         let [gone, marker] = ["gone", "marker"].map(|name| names.key(name));
-        let [one, two] = ["one", "two"].map(|name| names.log(name));
-        assert!(applied(&owner.commit(&Batch::new().put(&gone, Expect::Absent, "1", HOUR)).await));
+        let [one, two, filled] = ["one", "two", "filled"].map(|name| names.log(name));
+        let before = Batch::new().put(&gone, Expect::Absent, "1", HOUR).append(&filled, "1", Keep::about(5));
+        assert!(applied(&owner.commit(&before).await));
         let batch = Batch::new()
+            .clear(&filled)
             .append(&one, "1", Keep::all_for(HOUR))
             .append(&two, "2", Keep::about(5))
             .put(&marker, Expect::Absent, "1", HOUR)
@@ -148,6 +157,44 @@ async fn a_user_who_may_not_do_all_of_a_batch_does_none_of_it() {
         }
         assert_eq!(owner.get(&marker).await, Ok(None), "{denied}");
         assert_eq!(owner.get(&gone).await.unwrap().as_deref(), Some("1"), "{denied}");
+        assert_eq!(owner.read(&filled, None, 10).await.unwrap().len(), 1, "{denied}");
+        // What is not there needs no permission to be cleared.
+        let absent = Batch::new().clear(&names.log("absent"));
+        assert!(applied(&store.commit(&absent).await), "{denied}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_cleared_log_ends_within_a_second_and_an_append_gives_it_its_life() {
+    let redis = Redis::start().await;
+    let (_gateway, stores) = both_ways(&redis).await;
+    for store in stores {
+        let names = Names::new();
+        let millis_left = async |name: &str| -> i64 {
+            command(&redis, &["PTTL", names.log(name).as_str()]).await.parse().unwrap()
+        };
+        for (name, next) in
+            [("gone", None), ("hour", Some(Keep::all_for(HOUR))), ("all", Some(Keep::about(9)))]
+        {
+            let log = names.log(name);
+            assert!(applied(&store.commit(&Batch::new().append(&log, "1", Keep::about(9))).await));
+            assert!(applied(&store.commit(&Batch::new().clear(&log)).await));
+            if let Some(keep) = next {
+                let twice = Batch::new().append(&log, "2", keep).append(&log, "3", keep);
+                assert!(applied(&store.commit(&twice).await));
+            }
+        }
+        // -2: there is no such key; -1: it has no end.
+        let left = millis_left("gone").await;
+        assert!(left == -2 || (0..=1000).contains(&left), "{left}");
+        assert!(millis_left("hour").await > 3_000_000);
+        assert_eq!(millis_left("all").await, -1);
+        // To clear what is cleared does not keep it.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        assert!(applied(&store.commit(&Batch::new().clear(&names.log("gone"))).await));
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        assert_eq!(millis_left("gone").await, -2);
     }
 }
 
@@ -163,6 +210,7 @@ async fn a_log_that_takes_no_more_records_leaves_nothing_of_the_batch() {
         command(&redis, &["XADD", full.as_str(), &last, "data", "the last"]).await;
         let batch = Batch::new()
             .append(&good, "1", Keep::all_for(HOUR))
+            .append(&good, "1 again", Keep::all_for(HOUR))
             .append(&full, "2", Keep::all_for(HOUR))
             .put(&names.key("marker"), Expect::Absent, "1", HOUR);
         let error = store.commit(&batch).await.unwrap_err();
@@ -183,6 +231,23 @@ async fn a_log_that_takes_no_more_records_leaves_nothing_of_the_batch() {
         assert!(matches!(error, Error::Decode { .. }), "{error:?}");
         let left = store.read(&good, None, 10).await.unwrap();
         assert_eq!(left.iter().map(|record| record.text.as_str()).collect::<Vec<_>>(), ["0"]);
+
+        // One that was cleared still ends within a second.
+        assert!(applied(&store.commit(&Batch::new().clear(&good)).await));
+        assert!(store.commit(&batch).await.is_err());
+        assert!(store.read(&good, None, 10).await.unwrap().is_empty());
+        assert_ne!(command(&redis, &["PTTL", good.as_str()]).await, "-1");
+
+        // The first of two appends takes the last position: both are undone.
+        let near = names.log("near");
+        let last_but_one = format!("{0}-{1}", u64::MAX, u64::MAX - 1);
+        command(&redis, &["XADD", near.as_str(), &last_but_one, "data", "the last but one"]).await;
+        let two =
+            Batch::new().append(&near, "1", Keep::all_for(HOUR)).append(&near, "2", Keep::all_for(HOUR));
+        let error = store.commit(&two).await.unwrap_err();
+        assert!(matches!(error, Error::Decode { .. }), "{error:?}");
+        assert_eq!(store.read(&near, None, 10).await.unwrap().len(), 1);
+        assert_eq!(command(&redis, &["PTTL", near.as_str()]).await, "-1", "its life is as it was");
     }
 }
 
@@ -354,6 +419,7 @@ async fn an_answer_that_was_not_asked_for_is_unknown_and_never_an_answer() {
     let swap = Batch::new().put(&key, Expect::Is("old".into()), "new", HOUR);
     let newer = put.clone().put_if_newer(&names.key("s"), 1, r#"{"seq":1}"#, HOUR);
     let publish = put.clone().publish(&names.channel("c"), "text");
+    let clear = Batch::new().clear(&names.log("l"));
     let anything = [
         "1",
         "null",
@@ -382,7 +448,8 @@ async fn an_answer_that_was_not_asked_for_is_unknown_and_never_an_answer() {
         "[2,1,null]",
         r#"[2,1,"v"]"#,
     ];
-    let cases: [(&Batch, &[&str]); 6] = [
+    let cases: [(&Batch, &[&str]); 7] = [
+        (&clear, &["[3]", r#"[1,"1-1"]"#, "[0,1,null]", r#"[0,1,"a"]"#]),
         (
             &put,
             &[

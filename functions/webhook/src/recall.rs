@@ -1,0 +1,45 @@
+//! Reading the ledger back in the chat.
+
+use metrics::counter;
+use onetap_ledger::chat::Recall;
+use onetap_ledger::{Book, Month, Months, Statement, texts};
+use onetap_line::Messages;
+use onetap_store::Error;
+
+use crate::replies;
+use crate::session::Session;
+
+/// How many entries `最近紀錄` shows.
+const RECENT_ENTRIES: usize = 5;
+
+/// What the ledger says to the question.
+pub(crate) async fn recall(session: &Session<'_>, book: &Book, recall: Recall) -> Result<Messages, Error> {
+    Ok(replies::text(match recall {
+        Recall::Month(month) => texts::summary(&statement(session, book, month).await?),
+        Recall::Recent => recent(session, book).await?,
+    }))
+}
+
+/// The entries that were made last: months are read from the latest on until there are enough.
+async fn recent(session: &Session<'_>, book: &Book) -> Result<String, Error> {
+    let months = Months::read(session.get(book.months()).await?.as_deref());
+    let mut entries = Vec::new();
+    for month in months.latest_first() {
+        let statement = statement(session, book, month).await?;
+        entries.extend(statement.latest(RECENT_ENTRIES - entries.len()).cloned());
+        if entries.len() == RECENT_ENTRIES {
+            break;
+        }
+    }
+    Ok(texts::recent(&entries))
+}
+
+async fn statement(session: &Session<'_>, book: &Book, month: Month) -> Result<Statement, Error> {
+    let records = session.records(&book.log(month)?).await?;
+    let statement = Statement::fold(month, records.iter().map(|record| record.text.as_str()));
+    if statement.unreadable() > 0 {
+        counter!("kv_error_total", "operation" => "decode").increment(statement.unreadable() as u64);
+        tracing::error!(records = statement.unreadable(), operation = "decode", "kv_error");
+    }
+    Ok(statement)
+}
