@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use onetap_bus::Job;
+use onetap_ledger::Month;
 use onetap_store::{
     Batch, BoxStream, Channel, Commit, Error, Key, Log, Memory, Position, Record, Store, Write, forward,
 };
@@ -27,13 +28,20 @@ impl Touched {
     }
 }
 
-/// What spec §3 keeps under a user's id.
-pub fn keys_of_a_user(user: &str) -> [String; 3] {
+/// What spec §3 keeps under a user's id, the logs of the ledger apart.
+pub fn keys_of_a_user(user: &str) -> [String; 5] {
     [
         format!("processing:user:{user}"),
         format!("user:{user}:profile"),
         format!("user:{user}:last_transaction"),
+        format!("user:{user}:ledger"),
+        format!("user:{user}:pending"),
     ]
+}
+
+/// Whether this is the log of a month of the user's ledger.
+pub fn is_log_of_a_user(log: &str, user: &str) -> bool {
+    log.strip_prefix(&format!("user:{user}:ledger:")).is_some_and(|month| Month::parse(month).is_some())
 }
 
 /// What spec §3 writes for an event, with four shards.

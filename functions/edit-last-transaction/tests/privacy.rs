@@ -43,12 +43,22 @@ async fn no_id_text_amount_or_token_is_logged() {
     api.ask("PATCH", &key, r#"{"原幣金額":98765.4321,"附註":"秘密"}"#).await;
     api.ask("PATCH", &key, r#"{"附註":"別的"}"#).await;
     api.patch(r#"{"秘密欄位":"秘密"}"#).await;
+    api.append(
+        "2025-11",
+        &["秘密 98765.4321".to_owned(), r#"{"op":"put","tx":{"交易ID":"秘密"}}"#.to_owned()],
+    )
+    .await;
+    for query in ["?month=2025-11", "?month=2025-11&format=csv", "?month=秘密", "?tap-secret=1"] {
+        let query = query.replace("秘密", "%E7%A7%98%E5%AF%86");
+        api.transactions(&query, &[("if-none-match", "\"tap-secret\"")]).await;
+    }
     api.plant("秘密 98765.4321").await;
     api.patch(r#"{"附註":"秘密"}"#).await;
     for calls in 0..4 {
         let plan = move |call| if call > calls { Fault::ReplyLost } else { Fault::Pass };
         let down = api.through(Arc::new(Observed::new(Faulty::new(Arc::clone(&api.store), plan))));
         down.get().await;
+        down.transactions("?month=2025-11", &[]).await;
         down.put(DINNER).await;
         down.ask("PATCH", &key, r#"{"附註":"秘密"}"#).await;
         down.delete().await;
@@ -57,7 +67,7 @@ async fn no_id_text_amount_or_token_is_logged() {
     let shown = format!("{:?}", api.function);
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap() + &shown;
     assert!(text.contains("kv_get") && text.contains("kv_set") && text.contains("kv_error"), "{text}");
-    assert!(text.contains("answered"), "{text}");
+    assert!(text.contains("answered") && text.contains(r#""operation":"decode""#), "{text}");
     for secret in [
         api.user.as_str(),
         "user:",

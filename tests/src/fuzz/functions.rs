@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::parsers::LUNCH;
 use super::{files, now};
-use crate::recording::{Recording, keys_of_a_user, names_of_an_event};
+use crate::recording::{Recording, is_log_of_a_user, keys_of_a_user, names_of_an_event};
 use crate::stage::{self, planted};
 
 struct Line {
@@ -53,11 +53,13 @@ pub fn webhook_body(bytes: &[u8]) {
     }
     assert!(matches!(status, StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR), "{status}");
     let events = WebhookBody::parse(bytes).unwrap().events;
-    let users = events.iter().filter_map(|event| event.source.user_id.as_deref());
+    let users: Vec<&str> = events.iter().filter_map(|event| event.source.user_id.as_deref()).collect();
     let ids = events.iter().filter_map(|event| event.webhook_event_id.as_deref());
-    let allowed = users.flat_map(keys_of_a_user).chain(ids.map(|id| format!("idem:line:{id}"))).collect();
+    let of_users = users.iter().flat_map(|user| keys_of_a_user(user));
+    let allowed = of_users.chain(ids.map(|id| format!("idem:line:{id}"))).collect();
     assert!(touched.keys.is_subset(&allowed), "{:?}", touched.keys.difference(&allowed));
-    assert!(touched.logs.is_empty() && touched.channels.is_empty(), "{touched:?}");
+    let is_own = |log: &String| users.iter().any(|user| is_log_of_a_user(log, user));
+    assert!(touched.logs.iter().all(is_own) && touched.channels.is_empty(), "{touched:?}");
     let metrics = recorder.prometheus();
     let refused = metrics.lines().find(|line| line.contains(r#"line_reply_total{outcome="bad_request"}"#));
     assert_eq!(refused, None, "LINE would not take this reply");
@@ -155,9 +157,9 @@ pub fn idempotency_key(bytes: &[u8]) {
         StatusCode::CREATED => {
             let hidden = |key: &String| {
                 key.strip_prefix("idem:").is_some_and(|rest| rest.len() == 64 && is_hex(rest))
-                    || key == PLACE_KEY
+                    || keys_of_a_user("U1").contains(key)
             };
-            assert!(touched.keys.len() == 2 && touched.keys.iter().all(hidden), "{touched:?}");
+            assert!(touched.keys.len() == 3 && touched.keys.iter().all(hidden), "{touched:?}");
             let again = put().unwrap();
             assert_eq!((again.status(), again.body()), (answer.status(), answer.body()));
             assert_eq!(again.headers()["idempotency-replayed"], "true");
@@ -237,24 +239,31 @@ pub(super) fn queries() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// A path leads to the entry of the user it names, spelled plainly, or nowhere.
+/// A path leads to the entry or the ledger of the user it names, spelled plainly, or nowhere.
 pub fn user_path(bytes: &[u8]) {
-    let path = format!("/users/{}/last-transaction", String::from_utf8_lossy(bytes));
-    let Ok(uri) = path.parse::<http::Uri>() else { return };
     let store = Recording::memory();
     let edit = stage::edit(store.clone());
-    for method in [Method::GET, Method::PUT, Method::PATCH, Method::DELETE] {
+    for (method, place) in [
+        (Method::GET, "last-transaction"),
+        (Method::GET, "transactions"),
+        (Method::PUT, "last-transaction"),
+        (Method::PATCH, "last-transaction"),
+        (Method::DELETE, "last-transaction"),
+    ] {
+        let path = format!("/users/{}/{place}", String::from_utf8_lossy(bytes));
+        let Ok(uri) = path.parse::<http::Uri>() else { return };
         let Some(answer) = now(stage::ask(&edit, method, &path, &[], LUNCH.as_bytes())) else { return };
         let touched = store.take();
-        let id = uri.path().strip_prefix("/users/").and_then(|rest| rest.strip_suffix("/last-transaction"));
+        let id = uri.path().strip_prefix("/users/").and_then(|rest| rest.strip_suffix(&format!("/{place}")));
         let plain = |id: &&str| {
             (1..=64).contains(&id.len())
                 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
         };
         match id.filter(plain) {
             Some(id) => {
-                let own = format!("user:{id}:last_transaction");
-                assert!(touched.keys.iter().all(|key| *key == own), "{touched:?}");
+                let own_keys = touched.keys.iter().all(|key| keys_of_a_user(id).contains(key));
+                let own_logs = touched.logs.iter().all(|log| is_log_of_a_user(log, id));
+                assert!(own_keys && own_logs, "{touched:?}");
             }
             None => {
                 assert!(matches!(answer.status().as_u16(), 400 | 404), "{}", answer.status());
@@ -276,6 +285,63 @@ pub(super) fn user_ids() -> Vec<Vec<u8>> {
         "",
         "U1/x",
         "*",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
+
+/// A month is answered in one of its formats or refused with what is wrong, whatever its query and its headers are. The input
+/// is the query, then lines with `Accept` and `If-None-Match`.
+pub fn month_query(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.splitn(3, '\n');
+    let path = format!("/users/U1/transactions?{}", lines.next().unwrap_or_default());
+    if path.parse::<http::Uri>().is_err() {
+        return;
+    }
+    let (accept, known) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let store = Recording::memory();
+    let edit = stage::edit(store.clone());
+    now(stage::ask(&edit, Method::PUT, PLACE, &[], LUNCH.as_bytes())).unwrap();
+    store.take();
+    let headers: &[(&str, &[u8])] = &[("accept", accept.as_bytes()), ("if-none-match", known.as_bytes())];
+    let Some(answer) = now(stage::ask(&edit, Method::GET, &path, headers, b"")) else { return };
+    let touched = store.take();
+    assert!(touched.keys.is_empty() && touched.channels.is_empty(), "{touched:?}");
+    assert!(touched.logs.iter().all(|log| is_log_of_a_user(log, "U1")), "{touched:?}");
+    let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+    match answer.status() {
+        StatusCode::OK if header("content-type").is_some_and(|media| media.starts_with("text/csv")) => {
+            assert!(answer.body().starts_with('\u{feff}') && answer.body().ends_with("\r\n"));
+            assert_eq!(header("etag"), Some(etag(answer.body()).as_str()));
+        }
+        StatusCode::OK => {
+            let month: Value = serde_json::from_str(answer.body()).unwrap();
+            assert_eq!(month["count"].as_u64(), month["transactions"].as_array().map(|all| all.len() as u64));
+        }
+        StatusCode::NOT_MODIFIED => {
+            let tag = header("etag").unwrap();
+            assert!(known.contains(tag) || known.trim() == "*", "{known:?} names nothing that is there");
+            assert!(answer.body().is_empty());
+        }
+        StatusCode::BAD_REQUEST => {
+            let said: Value = serde_json::from_str(answer.body()).unwrap();
+            assert!(said["message"].is_string() && touched.is_empty(), "{touched:?}");
+        }
+        status => panic!("{status}"),
+    }
+}
+
+pub(super) fn month_queries() -> Vec<Vec<u8>> {
+    [
+        "month=2025-11",
+        "month=2025-11&format=csv",
+        "format=json\ntext/csv",
+        "month=2025-11\ntext/csv;q=0.5, application/json;q=0.4",
+        "month=2025-1%31\n*/*\n*",
+        "month=2025-10\n\nW/\"0123456789abcdef0123456789abcdef\", \"x\"",
+        "month=2025-13&month=2025-11",
+        "",
     ]
     .map(|text| text.as_bytes().to_vec())
     .into()

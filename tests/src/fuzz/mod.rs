@@ -27,10 +27,10 @@ use std::{fmt, fs};
 use onetap_store::testing::random::Random;
 
 pub use functions::{
-    event_json, idempotency_key, if_match, sse_query, stored_value, user_path, webhook_body,
+    event_json, idempotency_key, if_match, month_query, sse_query, stored_value, user_path, webhook_body,
 };
 pub use mutate::mutated;
-pub use parsers::{chat_sentence, entry_json, signature_header};
+pub use parsers::{chat_sentence, entry_json, ledger_record, signature_header};
 pub use servers::{dynamodb_answer, redis_answer, rest_answer, store_address, weather_answer};
 
 /// Time limit for one input, long enough for a busy machine.
@@ -56,10 +56,11 @@ impl fmt::Debug for Target {
 }
 
 /// Everything that takes what others send.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 17] = [
     Target { name: "webhook_body", run: webhook_body, seeds: functions::deliveries, bounded: 600 },
     Target { name: "signature_header", run: signature_header, seeds: parsers::signatures, bounded: 4000 },
     Target { name: "entry_json", run: entry_json, seeds: parsers::entries, bounded: 4000 },
+    Target { name: "ledger_record", run: ledger_record, seeds: parsers::ledger_records, bounded: 4000 },
     Target { name: "event_json", run: event_json, seeds: functions::events, bounded: 1500 },
     Target { name: "rest_answer", run: rest_answer, seeds: servers::rest_answers, bounded: 400 },
     Target { name: "redis_answer", run: redis_answer, seeds: servers::redis_answers, bounded: 200 },
@@ -71,6 +72,7 @@ pub const TARGETS: [Target; 15] = [
     Target { name: "sse_query", run: sse_query, seeds: functions::queries, bounded: 600 },
     Target { name: "chat_sentence", run: chat_sentence, seeds: parsers::sentences, bounded: 1500 },
     Target { name: "user_path", run: user_path, seeds: functions::user_ids, bounded: 2000 },
+    Target { name: "month_query", run: month_query, seeds: functions::month_queries, bounded: 2000 },
     Target { name: "stored_value", run: stored_value, seeds: functions::stored, bounded: 120 },
 ];
 

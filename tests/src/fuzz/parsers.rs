@@ -2,7 +2,7 @@
 
 use onetap_config::Secret;
 use onetap_ledger::chat::{self, Pending, Sentence};
-use onetap_ledger::{Entry, Moment, Months, Patch};
+use onetap_ledger::{Entry, Moment, Month, Months, Patch, Record, Statement};
 use onetap_line::signature::{Verdict, sign, verify};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Mode, Source};
 
@@ -63,6 +63,34 @@ pub(super) fn entries() -> Vec<Vec<u8>> {
         Some(event["body"].as_str()?.as_bytes().to_vec())
     });
     [LUNCH, edit].map(|text| text.as_bytes().to_vec()).into_iter().chain(bodies).collect()
+}
+
+/// Whatever is in a month's log hides no entry but the one that it names, and the month is still JSON.
+pub fn ledger_record(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let lunch = Entry::read(LUNCH).unwrap();
+    let put = Record::Put(lunch.clone()).to_json();
+    let month = Month::parse("2025-11").unwrap();
+    let statement = Statement::fold(month, [put.as_str(), &text, "{}"]);
+    let record = Record::read(&text);
+    if record.as_ref().is_none_or(|record| record.id() != lunch.id()) {
+        assert!(statement.entries().any(|entry| *entry == lunch), "the entry is hidden");
+    }
+    if let Some(record) = record {
+        assert!(Record::read(&record.to_json()) == Some(record), "read, written, and then another");
+    } else {
+        assert_eq!((statement.count(), statement.unreadable()), (1, 2));
+    }
+    let json: serde_json::Value = serde_json::from_str(&statement.to_json()).expect("the month is JSON");
+    assert_eq!(json["count"].as_u64(), json["transactions"].as_array().map(|all| all.len() as u64));
+    assert!(statement.to_csv().ends_with("\r\n"));
+}
+
+pub(super) fn ledger_records() -> Vec<Vec<u8>> {
+    let put = format!(r#"{{"op":"put","tx":{}}}"#, LUNCH.replace("143000", "183000"));
+    [put.as_str(), &put.replace("午餐", "=1+1"), r#"{"op":"delete","交易ID":"20251129-143000"}"#, LUNCH]
+        .map(|text| text.as_bytes().to_vec())
+        .into()
 }
 
 /// What a sentence notes are entries that the other way in would take too, and in every chat it has a plan.

@@ -202,6 +202,8 @@ async fn an_entry_is_recorded_read_edited_and_deleted(backend: Backend) {
         ("edit-invalid", 422, None),
         ("edit-of-another", 412, None),
         ("read", 200, Some("150")),
+        ("month", 200, Some("150")),
+        ("month-wrong", 400, None),
         ("delete", 204, None),
         ("read", 404, None),
     ] {
@@ -212,6 +214,9 @@ async fn an_entry_is_recorded_read_edited_and_deleted(backend: Backend) {
             assert!(answer["body"].as_str().unwrap().contains(&amount), "{scenario}: {answer}");
         }
     }
+    let csv = edit.invoke(&Function::Edit.event("month-csv")).await;
+    assert_eq!((&csv["statusCode"], &csv["isBase64Encoded"]), (&json!(200), &json!(false)), "{csv}");
+    assert!(csv["body"].as_str().unwrap().starts_with("\u{feff}intent,日期,"), "{csv}");
 }
 
 async fn a_batch_fails_by_the_record_and_a_job_is_streamed(backend: Backend) {

@@ -129,10 +129,14 @@ impl Bot {
             "edit-of-another",
             "edit-base64",
             "read",
+            "month",
+            "month-csv",
+            "month-wrong",
             "delete",
         ] {
             let mut event = Function::Edit.event(scenario);
-            let path = format!("/users/{USER}/last-transaction");
+            let place = event["rawPath"].as_str().unwrap().rsplit('/').next().unwrap();
+            let path = format!("/users/{USER}/{place}");
             event["rawPath"] = path.as_str().into();
             event["requestContext"]["http"]["path"] = path.into();
             if scenario != "unauthorized" {

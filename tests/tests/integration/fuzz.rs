@@ -38,6 +38,7 @@ targets! {
     webhook_body
     signature_header
     entry_json
+    ledger_record
     event_json
     rest_answer
     redis_answer
@@ -49,6 +50,7 @@ targets! {
     sse_query
     chat_sentence
     user_path
+    month_query
     stored_value
 }
 

@@ -8,13 +8,15 @@ use onetap_tests::recording::Recording;
 use onetap_tests::stage::{self, planted};
 
 const PLACE: &str = "/users/U1/last-transaction";
+const MONTH: &str = "/users/U1/transactions?month=2025-11";
 const ENTRY: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":100.10,"匯率":1.0,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
 
 /// Everything that an answer may say beside its body. Nothing here tells of a server, a version or a machine.
-const HEADERS: [&str; 11] = [
+const HEADERS: [&str; 12] = [
     "access-control-allow-origin",
     "allow",
     "cache-control",
+    "content-disposition",
     "content-type",
     "etag",
     "idempotency-replayed",
@@ -51,11 +53,17 @@ async fn every_answer_of_the_edit_function_is_neither_sniffed_nor_stored_and_tel
         (&edit, Method::PATCH, PLACE, &[("idempotency-key", b"")], r#"{"附註":"改"}"#),
         (&edit, Method::PATCH, PLACE, &[], "{"),
         (&edit, Method::POST, PLACE, &[], ""),
+        (&edit, Method::GET, MONTH, &[], ""),
+        (&edit, Method::GET, MONTH, &[("accept", b"text/csv")], ""),
+        (&edit, Method::GET, MONTH, &[("if-none-match", b"*")], ""),
+        (&edit, Method::GET, "/users/U1/transactions?month=x", &[], ""),
+        (&edit, Method::PUT, MONTH, &[], ENTRY),
         (&edit, Method::DELETE, PLACE, &[], ""),
         (&edit, Method::GET, "/openapi.json", &[], ""),
         (&edit, Method::POST, "/openapi.json", &[], ""),
         (&edit, Method::GET, "/", &[], ""),
         (&broken, Method::GET, PLACE, &[], ""),
+        (&broken, Method::GET, MONTH, &[], ""),
         (&broken, Method::PUT, PLACE, &[], ENTRY),
     ] {
         let what = format!("{method} {path}");
@@ -63,7 +71,10 @@ async fn every_answer_of_the_edit_function_is_neither_sniffed_nor_stored_and_tel
         says_what_it_should(answer.headers(), &what);
         seen.push(answer.status().as_u16());
     }
-    assert_eq!(seen, [404, 201, 201, 422, 200, 200, 412, 400, 400, 405, 204, 200, 405, 404, 503, 503]);
+    let of_the_month = [200, 200, 304, 400, 405];
+    let before = [404, 201, 201, 422, 200, 200, 412, 400, 400, 405];
+    let after = [204, 200, 405, 404, 503, 503, 503];
+    assert_eq!(seen, [&before[..], &of_the_month, &after].concat());
     let answer = edit.handle(http::Request::get(PLACE).body("").unwrap()).await;
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     says_what_it_should(answer.headers(), "without a token");

@@ -213,6 +213,7 @@ async fn round_trips_are_as_few_as_promised(store: Arc<dyn Store>) {
     assert_eq!(costs("PATCH", &[("idempotency-key", "k")], EDIT).await, 3);
     assert_eq!(costs("PATCH", &[("idempotency-key", "k")], EDIT).await, 1);
     assert_eq!(costs("DELETE", &[], "").await, 2);
+    // A PUT begins with the write; the refusal brings the months that there are.
     assert_eq!(costs("PUT", &[("idempotency-key", "k")], LUNCH).await, 3);
     // Each lost race is one more.
     let gate = Gate::new();

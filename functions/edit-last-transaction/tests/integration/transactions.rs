@@ -227,7 +227,8 @@ async fn a_store_that_is_down_is_503_on_every_page() {
     let api = Api::new(memory());
     let records: Vec<String> = (0..1001).map(|n| put(&LUNCH.replace("140000", &format!("{n:06}")))).collect();
     api.append("2025-11", &records).await;
-    for faults in [vec![Fault::NotSent], vec![Fault::ReplyLost], vec![Fault::Pass, Fault::ReplyLost]] {
+    let lost = |passing: usize| [vec![Fault::Pass; passing], vec![Fault::ReplyLost]].concat();
+    for faults in [vec![Fault::NotSent], lost(0), lost(1), lost(2)] {
         let down = api.through(Faulty::first(Arc::clone(&api.store), faults));
         down.transactions(NOVEMBER, &[]).await.fails(503, UNREADABLE);
     }

@@ -168,6 +168,7 @@ fn every_route_leads_to_a_function_that_may_be_called_by_it() {
     let expected = [
         ("POST /line/webhook", Function::Webhook),
         ("ANY /users/{user_id}/last-transaction", Function::Edit),
+        ("ANY /users/{user_id}/transactions", Function::Edit),
         ("GET /openapi.json", Function::Edit),
     ];
     assert_eq!(
