@@ -198,6 +198,7 @@ async fn call_all(store: &Arc<dyn Store>) -> Vec<String> {
         .delete(&key("c"), "PLANTED-gone")
         .put_if_newer(&key("d"), 7, r#"{"seq":7,"data":"PLANTED"}"#, hour)
         .append(&log, "PLANTED-record", Keep::all_for(Ttl::Forever))
+        .clear(&Log::new("PLANTED:cleared").unwrap())
         .publish(&channel, "PLANTED-text");
     let bad = Batch::new().put_if_newer(&key("e"), 7, "PLANTED", hour);
     let large = "PLANTED".repeat(store.max_value() / 7 + 1);

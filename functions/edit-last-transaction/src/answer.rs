@@ -1,14 +1,28 @@
 //! Answers: JSON, and in Chinese where people read it.
 
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, Response, StatusCode};
+use http::{HeaderName, Method, Response, StatusCode};
+use lambda_http::{Body, IntoResponse};
 use onetap_ledger::{ChangeError, Invalid, texts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::future::ready;
+use std::pin::Pin;
 use std::time::Duration;
 
 /// A whole answer.
 pub type Answer = Response<String>;
+
+/// An answer on its way to Lambda, byte for byte. (lambda_http decodes the body of a plain response, and so drops the byte
+/// order mark of a CSV.)
+#[derive(Debug)]
+pub struct LambdaAnswer(pub Answer);
+
+impl IntoResponse for LambdaAnswer {
+    fn into_response(self) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> {
+        Box::pin(ready(self.0.map(Body::Text)))
+    }
+}
 
 /// A success: what is kept under an idempotency key.
 #[derive(Clone, Serialize, Deserialize)]
@@ -60,6 +74,17 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
     let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, "不支援這個方法");
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     answer
+}
+
+/// Why a change by this method did not happen. A PUT reads nothing that its caller would know of: to the caller, a store that
+/// is down is one that cannot save.
+pub(crate) fn unchanged(method: &Method, failure: ChangeError, life: Duration) -> Answer {
+    match failure {
+        ChangeError::Unreadable(error) if method == Method::PUT => {
+            failed(&ChangeError::Unwritable(error), life)
+        }
+        failure => failed(&failure, life),
+    }
 }
 
 /// Why the change did not happen; wrong fields are told one by one.

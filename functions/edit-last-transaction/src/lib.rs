@@ -2,8 +2,10 @@
 
 mod answer;
 mod config;
+mod month;
 mod once;
 mod request;
+mod transactions;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +18,11 @@ use onetap_store::idem::Idempotency;
 use onetap_store::{Batch, Edit, Store, Values, open};
 use tokio::time::Instant;
 
-pub use answer::Answer;
+pub use answer::{Answer, LambdaAnswer};
 pub use config::Config;
+pub use transactions::MAX_ANSWER_BYTES;
 
-use answer::{Success, empty, failed, not_allowed, problem, refusal, unauthorized, whole};
+use answer::{Success, empty, failed, not_allowed, problem, refusal, unauthorized, unchanged, whole};
 use once::{Keyed, once};
 use request::{Place, deadline, idempotency_key, if_match, is_authorized, path};
 
@@ -67,8 +70,9 @@ impl EditLastTransaction {
     }
 
     async fn answer<B: AsRef<[u8]>>(&self, request: &Request<B>) -> Answer {
-        let user_id = match Place::of(path(request)) {
-            Place::LastTransaction(user_id) => user_id,
+        let place = Place::of(path(request));
+        let user_id = match place {
+            Place::LastTransaction(user_id) | Place::Transactions(user_id) => user_id,
             Place::OpenApi if request.method() == Method::GET => {
                 return whole(StatusCode::OK, OPENAPI.to_owned());
             }
@@ -84,6 +88,12 @@ impl EditLastTransaction {
         let body = request.body().as_ref();
         if body.len() > MAX_BODY {
             return failed(&ChangeError::TooLarge, book.life());
+        }
+        if let Place::Transactions(_) = place {
+            return match *request.method() {
+                Method::GET => self.month(request, &book).await,
+                _ => not_allowed("GET"),
+            };
         }
         match *request.method() {
             Method::GET => self.read(&book, deadline(request)).await,
@@ -145,7 +155,7 @@ impl EditLastTransaction {
             Ok(None) => {
                 return match self.make(attempt, book, deadline).await {
                     Ok(step) => success(&step).into(),
-                    Err(failure) => failed(&failure, book.life()),
+                    Err(failure) => unchanged(request.method(), failure, book.life()),
                 };
             }
             Err(wrong) => return problem(StatusCode::BAD_REQUEST, wrong, None),
@@ -153,7 +163,7 @@ impl EditLastTransaction {
         let condition = request.headers().get(IF_MATCH).map(HeaderValue::as_bytes).unwrap_or_default();
         let keyed = Keyed {
             key,
-            method: request.method().as_str(),
+            method: request.method(),
             path: path(request),
             payload: [condition, request.body().as_ref()],
             deadline,

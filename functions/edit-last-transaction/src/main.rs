@@ -3,13 +3,14 @@
 use std::convert::Infallible;
 use std::process::ExitCode;
 
-use edit_last_transaction::EditLastTransaction;
+use edit_last_transaction::{EditLastTransaction, LambdaAnswer};
 use lambda_http::{Error, Request, run, service_fn};
 use onetap_config::Variables;
 
 async fn start() -> Result<(), Error> {
     let function = EditLastTransaction::from_variables(&Variables::from_env())?;
-    run(service_fn(async |request: Request| Ok::<_, Infallible>(function.handle(request).await))).await
+    let answer = async |request: Request| Ok::<_, Infallible>(LambdaAnswer(function.handle(request).await));
+    run(service_fn(answer)).await
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -21,6 +21,8 @@ pub(crate) enum Place<'a> {
     OpenApi,
     /// A user's last transaction. The id is not judged yet.
     LastTransaction(&'a str),
+    /// The months of a user's ledger. The id is not judged yet.
+    Transactions(&'a str),
     /// There is no such place.
     Nowhere,
 }
@@ -33,6 +35,11 @@ pub(crate) fn path<B>(request: &Request<B>) -> &str {
     }
 }
 
+/// The query as it was sent. Lambda's HTTP API delivers it as it is, a REST API's is encoded again.
+pub(crate) fn query<B>(request: &Request<B>) -> &str {
+    request.uri().query().unwrap_or_default()
+}
+
 /// When the answer must be ready, if Lambda has set a time limit.
 pub(crate) fn deadline<B>(request: &Request<B>) -> Option<Instant> {
     let end = request.lambda_context_ref()?.deadline();
@@ -43,9 +50,9 @@ pub(crate) fn deadline<B>(request: &Request<B>) -> Option<Instant> {
 impl Place<'_> {
     /// What `path` leads to. Nothing is decoded: an id needs no escapes, and one that has them is no id.
     pub(crate) fn of(path: &str) -> Place<'_> {
-        let user = path.strip_prefix("/users/").and_then(|rest| rest.strip_suffix("/last-transaction"));
-        match user {
-            Some(id) if !id.contains('/') => Place::LastTransaction(id),
+        match path.strip_prefix("/users/").and_then(|rest| rest.split_once('/')) {
+            Some((id, "last-transaction")) => Place::LastTransaction(id),
+            Some((id, "transactions")) => Place::Transactions(id),
             _ if path == "/openapi.json" => Place::OpenApi,
             _ => Place::Nowhere,
         }
@@ -114,10 +121,15 @@ mod tests {
         assert_eq!(Place::of("/openapi.json"), Place::OpenApi);
         assert_eq!(Place::of("/users/U1/last-transaction"), Place::LastTransaction("U1"));
         assert_eq!(Place::of("/users/U1%2Fx/last-transaction"), Place::LastTransaction("U1%2Fx"));
+        assert_eq!(Place::of("/users/U1/transactions"), Place::Transactions("U1"));
+        assert_eq!(Place::of("/users//transactions"), Place::Transactions(""));
         for path in [
             "/",
             "",
             "/users/U1",
+            "/users/U1/transactions/",
+            "/users/a/b/transactions",
+            "/users/transactions",
             "/users/U1/last-transaction/",
             "/users/a/b/last-transaction",
             "/users/last-transaction",

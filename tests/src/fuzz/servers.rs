@@ -138,6 +138,8 @@ async fn call_all(store: &Arc<dyn Store>) {
     let both = put
         .clone()
         .append(&log, "record", Keep::about(10))
+        .append(&log, "another", Keep::about(10))
+        .clear(&Log::new("m").unwrap())
         .put_if_newer(&Key::new("s").unwrap(), 7, r#"{"seq":7}"#, Duration::from_secs(60))
         .publish(&channel, "text");
     check(store.get(&key).await);

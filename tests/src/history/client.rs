@@ -106,7 +106,8 @@ impl Client {
                 48..58 => self.execute().await,
                 58..64 => self.run_at_most_once().await,
                 64..76 => self.deposit().await,
-                76..94 => self.publish().await,
+                76..91 => self.publish().await,
+                91..95 => self.use_slate().await,
                 _ => self.read_something().await,
             }
             let pause = self.seed.up_to(self.plan.pause);
@@ -289,6 +290,23 @@ impl Client {
             sleep(pause).await;
         }
         self.journal.answer(call_id, answer);
+    }
+
+    /// Appends to a log that clients clear, clears it or reads it. It does not retry: an append whose outcome is unknown
+    /// may happen at any later time.
+    async fn use_slate(&mut self) {
+        let log = Log::new(self.name("slate", 2)).expect("a short name");
+        let what = self.seed.below(10);
+        let keep = Keep::all_for(TTL_BEYOND_RUN);
+        let batch = match what {
+            0..5 => (0..=what % 3).fold(Batch::new(), |batch, _| batch.append(&log, self.unique(), keep)),
+            5..7 => Batch::new().clear(&log),
+            _ => {
+                let _ = self.store.read(&log, None, WHOLE_LOG).await;
+                return;
+            }
+        };
+        let _ = self.store.commit(&batch).await;
     }
 
     /// Reads a key or a log.

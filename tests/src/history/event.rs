@@ -136,6 +136,11 @@ pub enum Change {
         /// The record.
         text: String,
     },
+    /// Removes all records.
+    Clear {
+        /// The log.
+        log: String,
+    },
 }
 
 /// What a change expects.
@@ -183,11 +188,11 @@ impl Change {
             Change::Check { key, expect }
             | Change::Put { key, expect, .. }
             | Change::Delete { key, expect } => Some((key, expect)),
-            Change::Append { .. } => None,
+            Change::Append { .. } | Change::Clear { .. } => None,
         }
     }
 
-    /// The changes of a batch. What rings, keeps the newest or clears is left out: no client here does any of it.
+    /// The changes of a batch. What only rings or only keeps the newest is left out: no client here does either.
     pub fn of(batch: &Batch) -> Vec<Change> {
         let key = |key: &onetap_store::Key| key.as_str().to_owned();
         let changes = batch.writes().iter().filter_map(|write| match write {
@@ -203,7 +208,8 @@ impl Change {
             Write::Append { log, text, .. } => {
                 Some(Change::Append { log: log.as_str().to_owned(), text: text.clone() })
             }
-            Write::PutIfNewer { .. } | Write::Clear { .. } | Write::Publish { .. } => None,
+            Write::Clear { log } => Some(Change::Clear { log: log.as_str().to_owned() }),
+            Write::PutIfNewer { .. } | Write::Publish { .. } => None,
         });
         changes.collect()
     }

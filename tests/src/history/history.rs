@@ -76,7 +76,7 @@ impl History {
             let Call::Commit(changes) = &operation.call else { continue };
             for change in changes {
                 match change {
-                    Change::Append { log, .. } => logs.insert(log.clone()),
+                    Change::Append { log, .. } | Change::Clear { log } => logs.insert(log.clone()),
                     Change::Check { key, .. } | Change::Put { key, .. } | Change::Delete { key, .. } => {
                         keys.insert(key.clone())
                     }

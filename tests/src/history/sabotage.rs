@@ -41,11 +41,15 @@ pub enum Fence {
     LongLife,
     /// Reads come from a replica that is behind.
     FreshReads,
+    /// A clear is taken and not done.
+    Clear,
+    /// Only the first of several appends to a log is in the batch, and the others follow it.
+    Appends,
 }
 
 impl Fence {
     /// All of them.
-    pub const ALL: [Fence; 15] = [
+    pub const ALL: [Fence; 17] = [
         Fence::Guard,
         Fence::Swap,
         Fence::Claim,
@@ -61,6 +65,8 @@ impl Fence {
         Fence::ShortLife,
         Fence::LongLife,
         Fence::FreshReads,
+        Fence::Clear,
+        Fence::Appends,
     ];
 }
 
@@ -84,7 +90,7 @@ impl Sabotage {
         let mut weakened = Batch::new();
         for write in batch.writes() {
             let blind = match (self.fence, write) {
-                (Fence::Guard, Write::Check { .. }) => continue,
+                (Fence::Guard, Write::Check { .. }) | (Fence::Clear, Write::Clear { .. }) => continue,
                 (Fence::Swap, Write::Put { expect: Expect::Is(old), value, .. }) => {
                     *value != Value::Text(old.clone())
                 }
@@ -176,7 +182,11 @@ fn and(batch: Batch, write: Write) -> Batch {
 }
 
 fn has_append(batch: &Batch) -> bool {
-    batch.writes().iter().any(|write| matches!(write, Write::Append { .. }))
+    batch.writes().iter().any(is_append)
+}
+
+fn is_append(write: &Write) -> bool {
+    matches!(write, Write::Append { .. })
 }
 
 fn is_swap(batch: &Batch) -> bool {
@@ -223,6 +233,10 @@ impl Store for Sabotage {
                 })
             }
             Fence::Atomicity if batch.writes().len() > 1 && !has_append(batch) => {
+                let parts = batch.writes().iter().cloned().map(|write| and(Batch::new(), write));
+                self.torn(parts.collect()).await
+            }
+            Fence::Appends if batch.writes().iter().all(is_append) => {
                 let parts = batch.writes().iter().cloned().map(|write| and(Batch::new(), write));
                 self.torn(parts.collect()).await
             }

@@ -103,6 +103,8 @@ fences! {
     a_store_whose_leases_are_short_is_noticed: ShortLife, Store, NO_ORDER;
     a_store_whose_leases_are_long_is_noticed: LongLife, Store, NO_ORDER;
     a_store_that_reads_what_was_is_noticed: FreshReads, Store, NO_ORDER;
+    a_store_that_does_not_clear_is_noticed: Clear, Store, "after it was cleared";
+    a_store_that_tears_appends_apart_is_noticed: Appends, Store, "in part";
     a_lease_that_forgets_its_guard_is_noticed: Guard, Caller, NOT_MEANT;
     a_lease_that_takes_what_is_held_is_noticed: Claim, Caller, NOT_MEANT;
     a_lease_that_releases_anothers_is_noticed: Release, Caller, NOT_MEANT;

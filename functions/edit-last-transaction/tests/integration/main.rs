@@ -14,3 +14,4 @@ mod seed_002;
 mod start;
 #[path = "../support/mod.rs"]
 mod support;
+mod transactions;

@@ -17,31 +17,6 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 use webhook::{Times, Webhook};
 
-/// A test of each of these for each backend.
-macro_rules! on_every_backend {
-    ($($promise:ident)*) => {
-        mod on_memory { $(#[tokio::test] async fn $promise() {
-            super::$promise(super::memory()).await
-        })* }
-        mod on_redis { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
-            let (store, _servers) = super::start(super::Backend::Redis).await;
-            super::$promise(store).await
-        })* }
-        mod on_upstash { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
-            let (store, _servers) = super::start(super::Backend::Upstash).await;
-            super::$promise(store).await
-        })* }
-        mod on_dynamodb { $(#[tokio::test] async fn $promise() {
-            let (store, _servers) = super::start(super::Backend::DynamoDb).await;
-            super::$promise(store).await
-        })* }
-        mod on_dynamodb_local { $(#[tokio::test] #[ignore = "needs DynamoDB Local"] async fn $promise() {
-            let (store, _servers) = super::start(super::Backend::DynamoDbLocal).await;
-            super::$promise(store).await
-        })* }
-    };
-}
-
 on_every_backend! {
     of_two_taps_at_once_one_is_answered_and_one_is_told_to_wait
     of_twenty_taps_at_once_one_is_answered_and_nineteen_are_told_to_wait

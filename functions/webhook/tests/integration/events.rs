@@ -5,6 +5,7 @@ use crate::support;
 use std::path::{Path, PathBuf};
 
 use lambda_http::request::from_str;
+use onetap_ledger::{Moment, Month};
 use support::*;
 
 fn folder() -> PathBuf {
@@ -14,8 +15,9 @@ fn folder() -> PathBuf {
 #[tokio::test]
 async fn every_delivery_gets_the_answer_of_its_name() {
     let bot = Bot::with(memory(), &[("LINE_CHANNEL_SECRET", "local-channel-secret")]);
+    let this_month = format!("{} 共 5 筆，合計 465 TWD", Month::from(Moment::now().date()));
     // In this order they tell a story: the file, its status, how each reply begins.
-    let story: [(&str, u16, &[&str]); 17] = [
+    let story: [(&str, u16, &[&str]); 21] = [
         ("verify", 200, &[]),
         ("wrong-signature", 401, &[]),
         ("not-json", 400, &[]),
@@ -29,6 +31,10 @@ async fn every_delivery_gets_the_answer_of_its_name() {
         ("recent", 200, &["最近查詢的地點："]),
         ("entry", 200, &["已記帳"]),
         ("edit-entry", 200, &["修改成功\n• 原幣金額：120 → 150"]),
+        ("three-entries", 200, &["已記帳：\n• "]),
+        ("half-said", 200, &["缺少付款方式"]),
+        ("what-lacks", 200, &["已記帳：\n• "]),
+        ("this-month", 200, &[&this_month]),
         ("group", 200, &[]),
         ("unknown-kinds", 200, &["新北市永和區（範例資料）"]),
         ("base64", 200, &["新北市板橋區（範例資料）"]),

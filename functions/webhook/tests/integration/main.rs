@@ -1,9 +1,35 @@
 //! The webhook, by its requests, deliveries and processes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
+/// A test of each of these for each backend.
+macro_rules! on_every_backend {
+    ($($promise:ident)*) => {
+        mod on_memory { $(#[tokio::test] async fn $promise() {
+            super::$promise(super::memory()).await
+        })* }
+        mod on_redis { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
+            let (store, _servers) = super::start(super::Backend::Redis).await;
+            super::$promise(store).await
+        })* }
+        mod on_upstash { $(#[tokio::test] #[ignore = "needs redis-server"] async fn $promise() {
+            let (store, _servers) = super::start(super::Backend::Upstash).await;
+            super::$promise(store).await
+        })* }
+        mod on_dynamodb { $(#[tokio::test] async fn $promise() {
+            let (store, _servers) = super::start(super::Backend::DynamoDb).await;
+            super::$promise(store).await
+        })* }
+        mod on_dynamodb_local { $(#[tokio::test] #[ignore = "needs DynamoDB Local"] async fn $promise() {
+            let (store, _servers) = super::start(super::Backend::DynamoDbLocal).await;
+            super::$promise(store).await
+        })* }
+    };
+}
+
 mod cargo_lambda;
 mod delivery;
 mod events;
+mod ledger;
 mod metrics;
 mod plan;
 mod processes;

@@ -58,7 +58,8 @@ end
 local refusal, unjudged = { 0 }, { 2 }
 for _, write in ipairs(writes) do
   if write.what == 'append' then
-    write.begins = redis.call('XLEN', write.key) == 0 and redis.call('EXISTS', write.key) == 0
+    -- A log that was cleared may still be an empty stream: then GET fails.
+    write.begins = redis.call('XLEN', write.key) == 0 and redis.pcall('GET', write.key) == false
   elseif write.what == 'clear' then
     write.filled = redis.call('XLEN', write.key) > 0
   elseif write.what == 'newer' then

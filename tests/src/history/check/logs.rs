@@ -1,4 +1,4 @@
-//! Logs: the last reading is the order in which everything happened, and all else must agree with it.
+//! Logs that are not cleared: the last reading is the order in which everything happened, and all else must agree with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -31,6 +31,7 @@ struct Story<'a> {
 }
 
 pub(super) fn check(history: &History, rules: &Rules, violations: &mut Vec<Violation>) -> Places {
+    let cleared = super::cleared::names(history);
     let mut stories: BTreeMap<&str, Story<'_>> = BTreeMap::new();
     let mut values: HashMap<&str, (&Operation, Option<&str>)> = HashMap::new();
     for operation in &history.operations {
@@ -59,7 +60,7 @@ pub(super) fn check(history: &History, rules: &Rules, violations: &mut Vec<Viola
         }
     }
     let mut places = Places::default();
-    for (name, story) in stories {
+    for (name, story) in stories.into_iter().filter(|(name, _)| !cleared.contains(name)) {
         let whole = story.readings.iter().filter(|(_, after, _)| after.is_none());
         let Some((reading, _, log)) = whole.max_by_key(|(reading, _, _)| reading.start) else {
             let appends = story.appends.iter().map(|(operation, _, _)| *operation);

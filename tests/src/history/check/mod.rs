@@ -25,9 +25,14 @@
 //!   acknowledged is there at its position, what was refused or not sent is not, an append that ended before another
 //!   began stands before it, and every earlier reading is a part of it without a hole. A marker has one record, and
 //!   holds its position.
+//! - **Logs that are cleared** (`cleared.rs`). Every reading is judged by itself: each of its records may be there (an
+//!   append of it has begun, and no clear began after that append had happened and ended before the reading), and what
+//!   it lacks may be gone (some clear may have come after the append). The records of a batch are there together.
+//!   Positions rise over all lives of the log.
 //! - **Results** (`results.rs`). All who were told a key's result were told the same; a function that may run at most
 //!   once has; a counter stands at the number of results that moved it, and increments add up.
 
+mod cleared;
 mod linear;
 mod logs;
 mod registers;
@@ -115,6 +120,7 @@ pub fn check(history: &History, rules: &Rules) -> Report {
             violations.push(Violation::new(format!("a sound call was rejected: {reason}"), [operation]));
         }
     }
+    cleared::check(history, &mut violations);
     let places = logs::check(history, rules, &mut violations);
     for layer in [Layer::Store, Layer::Api] {
         registers::check(history, layer, rules, &places, &mut violations);

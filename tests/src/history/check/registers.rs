@@ -65,7 +65,9 @@ fn draft<'a>(n: usize, source: &'a Operation, places: &Places, drafts: &mut Vec<
             add(vec![Change::Put { key, expect: Expected::Absent, value, ttl: Some(*ttl) }], Answer::Unknown);
         }
         (Call::Commit(changes), _)
-            if changes.iter().any(|change| matches!(change, Change::Append { .. })) =>
+            if changes
+                .iter()
+                .any(|change| matches!(change, Change::Append { .. } | Change::Clear { .. })) =>
         {
             // The log says whether it happened and where, and it is judged there; here each key is judged by itself.
             let place = changes.iter().find_map(|change| match change {
@@ -210,7 +212,7 @@ fn touch(change: &Change, numbers: &mut Numbers) -> Option<Touch> {
             Action::Put(numbers.text(value.as_deref().unwrap_or("")), ttl.map(|ms| ms * 1000))
         }
         Change::Delete { .. } => Action::Delete,
-        Change::Check { .. } | Change::Append { .. } => Action::None,
+        Change::Check { .. } | Change::Append { .. } | Change::Clear { .. } => Action::None,
     };
     Some(Touch { key, expect, action })
 }
@@ -245,7 +247,7 @@ fn matters(changes: &[Change], observed: &HashSet<(&str, &str)>) -> bool {
             text.starts_with(UNSEEN) || observed.contains(&(key.as_str(), text))
         }
         Change::Delete { .. } => true,
-        Change::Check { .. } | Change::Append { .. } => false,
+        Change::Check { .. } | Change::Append { .. } | Change::Clear { .. } => false,
     })
 }
 
@@ -258,7 +260,7 @@ fn is_repeatable(changes: &[Change]) -> bool {
     };
     let harmless = |change: &Change| match change {
         Change::Put { expect: Expected::Is(old), value, .. } => value.as_ref() == Some(old),
-        Change::Append { .. } => false,
+        Change::Append { .. } | Change::Clear { .. } => false,
         Change::Put { .. } | Change::Check { .. } | Change::Delete { .. } => true,
     };
     changes.iter().any(marked) || changes.iter().all(harmless)

@@ -528,3 +528,127 @@ mod results {
         story.is_wrong(&STORE, "the same number");
     }
 }
+
+mod cleared {
+    use super::*;
+
+    fn append(texts: &[&str]) -> Call {
+        let one = |text: &&str| Change::Append { log: "log".to_owned(), text: text.to_string() };
+        Call::Commit(texts.iter().map(one).collect())
+    }
+
+    fn clear() -> Call {
+        commit(Change::Clear { log: "log".to_owned() })
+    }
+
+    fn at(positions: &[&str]) -> Answer {
+        Answer::Applied(positions.iter().map(ToString::to_string).collect())
+    }
+
+    fn read() -> Call {
+        Call::Read { log: "log".to_owned(), after: None }
+    }
+
+    fn records(records: &[(&str, &str)]) -> Answer {
+        let owned = |(at, text): &(&str, &str)| (at.to_string(), text.to_string());
+        Answer::Records(records.iter().map(owned).collect())
+    }
+
+    #[test]
+    fn what_comes_after_a_clear_is_all_that_is_there() {
+        let story = Story::default()
+            .store(0, 1, append(&["a", "b"]), at(&["1-0", "1-1"]))
+            .store(2, 3, read(), records(&[("1-0", "a"), ("1-1", "b")]))
+            .store(4, 5, clear(), applied())
+            .store(6, 7, read(), records(&[]))
+            .store(8, 9, append(&["c"]), at(&["2-0"]))
+            .store(10, 11, read(), records(&[("2-0", "c")]));
+        story.is_sound(&STORE);
+    }
+
+    #[test]
+    fn an_unknown_clear_may_come_late_or_never() {
+        for left in [&[("1-0", "a"), ("2-0", "b")][..], &[("2-0", "b")], &[]] {
+            let story = Story::default()
+                .store(0, 1, append(&["a"]), at(&["1-0"]))
+                .store(2, 3, clear(), Answer::Unknown)
+                .store(4, 5, append(&["b"]), at(&["2-0"]))
+                .store(6, 7, read(), records(left));
+            story.is_sound(&STORE);
+        }
+    }
+
+    #[test]
+    fn an_append_that_was_under_way_may_be_on_either_side_of_a_clear() {
+        for left in [&[("1-0", "a")][..], &[]] {
+            let story = Story::default()
+                .store(0, 9, append(&["a"]), at(&["1-0"]))
+                .store(2, 3, clear(), applied())
+                .store(10, 11, read(), records(left));
+            story.is_sound(&STORE);
+        }
+    }
+
+    #[test]
+    fn what_was_cleared_is_gone() {
+        let story = Story::default()
+            .store(0, 1, append(&["a"]), at(&["1-0"]))
+            .store(2, 3, clear(), applied())
+            .store(4, 5, read(), records(&[("1-0", "a")]));
+        story.is_wrong(&STORE, "after it was cleared");
+    }
+
+    #[test]
+    fn an_unknown_append_that_was_seen_and_then_cleared_is_gone() {
+        let story = Story::default()
+            .store(0, 1, append(&["a"]), Answer::Unknown)
+            .store(2, 3, read(), records(&[("1-0", "a")]))
+            .store(4, 5, clear(), applied())
+            .store(6, 7, read(), records(&[("1-0", "a")]));
+        story.is_wrong(&STORE, "after it was cleared");
+    }
+
+    #[test]
+    fn a_clear_takes_nothing_that_came_after_it() {
+        let story = Story::default()
+            .store(0, 1, clear(), applied())
+            .store(2, 3, append(&["a"]), at(&["1-0"]))
+            .store(4, 5, read(), records(&[]));
+        story.is_wrong(&STORE, "a later reading does not have it");
+    }
+
+    #[test]
+    fn records_of_a_batch_are_there_together() {
+        for part in [&[("1-0", "a")][..], &[("1-1", "b")], &[("1-0", "a"), ("1-0-1", "c"), ("1-1", "b")]] {
+            let story = Story::default()
+                .store(0, 1, append(&["a", "b"]), at(&["1-0", "1-1"]))
+                .store(0, 9, append(&["c"]), Answer::Unknown)
+                .store(2, 3, read(), records(part))
+                .store(4, 5, clear(), applied());
+            story.is_wrong(&STORE, "in part");
+        }
+    }
+
+    #[test]
+    fn positions_of_a_later_life_are_larger() {
+        let story = Story::default()
+            .store(0, 1, append(&["a"]), at(&["5-0"]))
+            .store(2, 3, clear(), applied())
+            .store(4, 5, append(&["b"]), at(&["4-0"]));
+        story.is_wrong(&STORE, "stands behind it");
+        let story = Story::default()
+            .store(0, 1, append(&["a"]), at(&["5-0"]))
+            .store(2, 3, clear(), applied())
+            .store(4, 5, append(&["b"]), at(&["5-0"]));
+        story.is_wrong(&STORE, "not alone");
+    }
+
+    #[test]
+    fn what_was_not_sent_is_not_there() {
+        let story = Story::default()
+            .store(0, 1, append(&["a"]), Answer::NotSent)
+            .store(2, 3, clear(), applied())
+            .store(4, 5, read(), records(&[("1-0", "a")]));
+        story.is_wrong(&STORE, "nobody can have put it there");
+    }
+}

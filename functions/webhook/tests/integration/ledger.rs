@@ -1,0 +1,241 @@
+//! The ledger in the chat: what is confirmed is kept, read back, completed and erased. On every backend.
+
+use crate::support;
+
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_ledger::{Book, Config, Month, Statement};
+use onetap_store::testing::{Fault, Faulty};
+use onetap_store::{Store, read_to_end};
+use serde_json::{Value, json};
+use support::*;
+
+on_every_backend! {
+    a_text_of_three_entries_delivered_four_times_is_three_records
+    an_entry_stays_when_the_last_transaction_is_gone
+    an_edit_that_moves_the_date_moves_the_entry_to_its_month
+    what_lacks_completes_a_half_said_entry_once
+    a_half_said_entry_in_a_group_is_its_users_alone
+    the_ledger_is_read_back
+    erasing_leaves_nothing_and_what_comes_after_is_kept
+    erasing_takes_any_number_of_months
+}
+
+fn book(user: &str) -> Book {
+    Book::new(user, Config::default()).unwrap()
+}
+
+async fn month(bot: &Bot, user: &str, name: &str) -> (Statement, usize) {
+    let month = Month::parse(name).unwrap();
+    let records = read_to_end(&bot.store, &book(user).log(month).unwrap()).await.unwrap();
+    let statement = Statement::fold(month, records.iter().map(|record| record.text.as_str()));
+    assert_eq!(statement.unreadable(), 0);
+    (statement, records.len())
+}
+
+/// The items and amounts of a month, and the number of its records.
+async fn entries(bot: &Bot, user: &str, name: &str) -> (Vec<String>, usize) {
+    let (statement, records) = month(bot, user, name).await;
+    let entry = |entry: &onetap_ledger::Entry| {
+        let entry: Value = serde_json::from_str(&entry.to_json()).unwrap();
+        format!("{} {}", entry["品項"].as_str().unwrap(), entry["原幣金額"])
+    };
+    (statement.entries().map(entry).collect(), records)
+}
+
+fn this_month() -> String {
+    Month::from(onetap_ledger::Moment::now().date()).to_string()
+}
+
+async fn a_text_of_three_entries_delivered_four_times_is_three_records(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    let event = text(&user, "早餐 50、午餐 120、飲料 45 現金");
+    assert_eq!(bot.deliver(from_ref(&event)).await, 200);
+    let said = bot.said();
+    assert!(said[0].starts_with("已記帳：\n• ") && said[0].lines().count() == 4, "{said:?}");
+    for _ in 1..4 {
+        assert_eq!(bot.deliver(&[redelivered(&event)]).await, 200);
+    }
+    assert_eq!(bot.said(), Vec::<String>::new());
+    let kept = entries(&bot, &user, &this_month()).await;
+    assert_eq!(kept, (["早餐 50", "午餐 120", "飲料 45"].map(str::to_owned).into(), 3));
+}
+
+async fn an_entry_stays_when_the_last_transaction_is_gone(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    for words in ["早餐 50 現金", "午餐 120 現金"] {
+        assert_eq!(bot.deliver(&[text(&user, words)]).await, 200);
+    }
+    assert_eq!(bot.deliver(&[text(&user, "修改金額 150"), text(&user, "刪除上一筆")]).await, 200);
+    assert_eq!(entries(&bot, &user, &this_month()).await, (vec!["早餐 50".to_owned()], 4));
+    // The id of the entry that was deleted is not given again: it would be taken for the same entry.
+    assert_eq!(bot.deliver(&[text(&user, "晚餐 200 現金")]).await, 200);
+    let (statement, _) = month(&bot, &user, &this_month()).await;
+    let ids: Vec<&str> = statement.entries().map(onetap_ledger::Entry::id).collect();
+    assert_eq!(ids.len(), 2);
+    assert!(ids[0] < ids[1]);
+}
+
+async fn an_edit_that_moves_the_date_moves_the_entry_to_its_month(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    assert_eq!(bot.deliver(&[text(&user, "午餐 120 現金")]).await, 200);
+    assert_eq!(bot.deliver(&[text(&user, "修改日期 2024-02-29")]).await, 200);
+    assert_eq!(entries(&bot, &user, &this_month()).await, (vec![], 2));
+    assert_eq!(entries(&bot, &user, "2024-02").await, (vec!["午餐 120".to_owned()], 1));
+}
+
+async fn what_lacks_completes_a_half_said_entry_once(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    assert_eq!(bot.ask(&user, "午餐 100").await, "缺少付款方式，例如：午餐 120 信用卡");
+    // Anything else leaves it alone.
+    assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"));
+    assert!(bot.ask(&user, "謝謝").await.starts_with("找不到這個地點"));
+    let pay = text(&user, "信用卡");
+    for _ in 0..3 {
+        assert_eq!(bot.deliver(from_ref(&pay)).await, 200);
+    }
+    let said = bot.said();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].ends_with("午餐 100 TWD 信用卡"), "{said:?}");
+    assert_eq!(bot.store.get(book(&user).pending()).await.unwrap(), None);
+    assert!(bot.ask(&user, "信用卡").await.starts_with("找不到這個地點"));
+    assert_eq!(entries(&bot, &user, &this_month()).await, (vec!["午餐 100".to_owned()], 1));
+}
+
+async fn a_half_said_entry_in_a_group_is_its_users_alone(store: Arc<dyn Store>) {
+    let (bot, user, other) = (Bot::new(store), user(), support::user());
+    for (who, words) in [(&user, "午餐 100"), (&other, "現金"), (&other, "120 現金"), (&user, "本月")]
+    {
+        assert_eq!(bot.deliver(&[in_group(text(who, words))]).await, 200);
+        assert_eq!(bot.said(), Vec::<String>::new(), "{words}");
+    }
+    assert_eq!(bot.deliver(&[in_group(text(&user, "信用卡"))]).await, 200);
+    assert!(bot.said()[0].ends_with("午餐 100 TWD 信用卡"));
+    assert_eq!(entries(&bot, &user, &this_month()).await.1, 1);
+    assert_eq!(entries(&bot, &other, &this_month()).await.1, 0);
+}
+
+async fn the_ledger_is_read_back(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    assert_eq!(bot.ask(&user, "最近紀錄").await, "目前沒有記帳紀錄，例如輸入：午餐 120 信用卡");
+    assert_eq!(bot.ask(&user, "2024-02").await, "2024-02 沒有記帳紀錄");
+    for words in [
+        "2024-02-01 茶 10 現金",
+        "2024-02-02 書 12.5 美金 匯率 31.5 信用卡",
+        "上一筆分類改教育",
+        "2024-02-29 早餐 50、2024-03-01 午餐 120.50、2024-03-02 晚餐 200 現金",
+    ] {
+        bot.ask(&user, words).await;
+    }
+    assert_eq!(
+        bot.ask(&user, "2024-02").await,
+        "2024-02 共 3 筆，合計 453.75 TWD\n• 教育：393.75 TWD（1 筆）\n• 其他：60 TWD（2 筆）"
+    );
+    assert_eq!(
+        bot.ask(&user, "最近紀錄").await,
+        "最近紀錄：\n• 2024-03-02 晚餐 200 TWD 現金\n• 2024-03-01 午餐 120.50 TWD 現金\n\
+         • 2024-02-29 早餐 50 TWD 現金\n• 2024-02-02 書 12.5 USD（匯率 31.5） 信用卡\n• 2024-02-01 茶 10 TWD 現金"
+    );
+    assert_eq!(bot.ask(&user, "本月").await, format!("{} 沒有記帳紀錄", this_month()));
+}
+
+async fn erasing_leaves_nothing_and_what_comes_after_is_kept(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    for words in ["設定住家 永和區", "早餐 50 現金", "2024-02-29 午餐 120 現金", "晚餐 200"]
+    {
+        bot.ask(&user, words).await;
+    }
+    let erase = text(&user, "刪除我的資料");
+    assert_eq!(bot.deliver(from_ref(&erase)).await, 200);
+    assert_eq!(bot.said(), ["已刪除您的所有資料。\n為避免重複處理而暫存的回覆，會在一天內自動刪除。"]);
+    let book = book(&user);
+    let profile = onetap_store::Key::new(format!("user:{user}:profile")).unwrap();
+    let keys: Vec<_> = book.keys().into_iter().chain([profile]).collect();
+    assert_eq!(bot.store.get_all(&keys).await.unwrap(), vec![None; 4]);
+    for month in ["2024-02", &this_month()] {
+        assert_eq!(entries(&bot, &user, month).await, (vec![], 0));
+    }
+    // A redelivery of the erasure takes nothing of what was said after it.
+    bot.ask(&user, "宵夜 80 現金").await;
+    assert_eq!(bot.deliver(&[redelivered(&erase)]).await, 200);
+    assert_eq!(entries(&bot, &user, &this_month()).await, (vec!["宵夜 80".to_owned()], 1));
+    assert_eq!(bot.ask(&user, "刪除我的資料").await.lines().count(), 2);
+    assert_eq!(bot.store.get_all(&keys).await.unwrap(), vec![None; 4]);
+}
+
+async fn erasing_takes_any_number_of_months(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    for year in 2018..2023 {
+        let month = |month: u8| format!("{year}-{month:02}-01 茶 10");
+        let words = (1..=12).map(month).collect::<Vec<_>>().join("、") + " 現金";
+        assert_eq!(bot.ask(&user, &words).await.lines().count(), 13);
+    }
+    bot.ask(&user, "刪除我的資料").await;
+    for month in ["2018-01", "2020-06", "2022-12"] {
+        assert_eq!(entries(&bot, &user, month).await, (vec![], 0));
+    }
+    assert_eq!(bot.store.get_all(&book(&user).keys()).await.unwrap(), vec![None; 3]);
+}
+
+#[tokio::test]
+async fn an_erasure_that_is_interrupted_is_finished_by_the_next() {
+    let (bot, user) = (Bot::new(memory()), user());
+    bot.ask(&user, "早餐 50 現金").await;
+    // The claim, the look for too many months, the read and the commit that hides: then the store is gone.
+    let failing =
+        Faulty::new(Arc::clone(&bot.store), |call| if call <= 4 { Fault::Pass } else { Fault::NotSent });
+    let instance = bot.instance(failing, &[]);
+    assert_eq!(deliver(&instance, &[text(&user, "刪除我的資料")]).await, 200);
+    let said = bot.said();
+    assert!(said[0].starts_with("您的資料已不再顯示，但"), "{said:?}");
+    assert_eq!(entries(&bot, &user, &this_month()).await, (vec![], 0));
+    assert!(bot.store.get(book(&user).months()).await.unwrap().is_some());
+    assert!(bot.ask(&user, "刪除我的資料").await.starts_with("已刪除您的所有資料。"));
+    assert_eq!(bot.store.get_all(&book(&user).keys()).await.unwrap(), vec![None; 3]);
+}
+
+#[tokio::test]
+async fn without_the_store_a_half_said_entry_is_answered_and_a_way_to_pay_is_not_understood() {
+    let bot = Bot::new(Faulty::new(memory(), |_| Fault::NotSent));
+    let user = user();
+    assert_eq!(bot.ask(&user, "午餐 100").await, "缺少付款方式，例如：午餐 120 信用卡");
+    assert_eq!(bot.ask(&user, "信用卡").await, BUSY);
+    assert_eq!(bot.ask(&user, "本月").await, BUSY);
+    assert!(bot.ask(&user, "東京都").await.starts_with("找不到這個地點"));
+    for words in ["午餐 100", "信用卡"] {
+        assert_eq!(bot.deliver(&[in_group(text(&user, words))]).await, 200);
+    }
+    assert_eq!(bot.said(), Vec::<String>::new());
+}
+
+/// Lets the store's clock go on by so many seconds.
+async fn pass(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_half_said_entry_waits_ten_minutes() {
+    let store = memory();
+    let (bot, user) = (Bot::new(Arc::clone(&store)), user());
+    bot.ask(&user, "午餐 100").await;
+    pass(599).await;
+    assert!(store.get(book(&user).pending()).await.unwrap().is_some());
+    pass(2).await;
+    assert!(bot.ask(&user, "信用卡").await.starts_with("找不到這個地點"));
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_does_not_hide_the_others() {
+    let (bot, user) = (Bot::new(memory()), user());
+    bot.ask(&user, "2024-02-01 茶 10 現金").await;
+    let log = book(&user).log(Month::parse("2024-02").unwrap()).unwrap();
+    let broken = json!({"op": "put", "tx": {"交易ID": "x", "原幣金額": "ten"}}).to_string();
+    let append =
+        onetap_store::Batch::new().append(&log, broken, onetap_store::Keep::all_for(Duration::from_secs(60)));
+    assert!(matches!(bot.store.commit(&append).await, Ok(onetap_store::Commit::Applied(_))));
+    assert_eq!(bot.ask(&user, "2024-02").await.lines().next(), Some("2024-02 共 1 筆，合計 10 TWD"));
+}
