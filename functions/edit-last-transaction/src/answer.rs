@@ -1,7 +1,7 @@
 //! Answers: JSON, and in Chinese where people read it.
 
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, Method, Response, StatusCode};
+use http::{HeaderName, Response, StatusCode};
 use lambda_http::{Body, IntoResponse};
 use onetap_ledger::{ChangeError, Invalid, texts};
 use serde::{Deserialize, Serialize};
@@ -74,17 +74,6 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
     let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, "不支援這個方法");
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     answer
-}
-
-/// Why a change by this method did not happen. A PUT reads nothing that its caller would know of: to the caller, a store that
-/// is down is one that cannot save.
-pub(crate) fn unchanged(method: &Method, failure: ChangeError, life: Duration) -> Answer {
-    match failure {
-        ChangeError::Unreadable(error) if method == Method::PUT => {
-            failed(&ChangeError::Unwritable(error), life)
-        }
-        failure => failed(&failure, life),
-    }
 }
 
 /// Why the change did not happen; wrong fields are told one by one.

@@ -22,7 +22,7 @@ pub use answer::{Answer, LambdaAnswer};
 pub use config::Config;
 pub use transactions::MAX_ANSWER_BYTES;
 
-use answer::{Success, empty, failed, not_allowed, problem, refusal, unauthorized, unchanged, whole};
+use answer::{Success, empty, failed, not_allowed, problem, refusal, unauthorized, whole};
 use once::{Keyed, once};
 use request::{Place, deadline, idempotency_key, if_match, is_authorized, path};
 
@@ -155,7 +155,7 @@ impl EditLastTransaction {
             Ok(None) => {
                 return match self.make(attempt, book, deadline).await {
                     Ok(step) => success(&step).into(),
-                    Err(failure) => unchanged(request.method(), failure, book.life()),
+                    Err(failure) => failed(&failure, book.life()),
                 };
             }
             Err(wrong) => return problem(StatusCode::BAD_REQUEST, wrong, None),
@@ -163,7 +163,7 @@ impl EditLastTransaction {
         let condition = request.headers().get(IF_MATCH).map(HeaderValue::as_bytes).unwrap_or_default();
         let keyed = Keyed {
             key,
-            method: request.method(),
+            method: request.method().as_str(),
             path: path(request),
             payload: [condition, request.body().as_ref()],
             deadline,

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use onetap_ledger::{Attempt, Book, ChangeError, Step};
 use onetap_store::edit;
 use onetap_store::idem::{Call, Error, Idempotency, digest};
 use tokio::time::Instant;
 
-use crate::answer::{Answer, Success, failed, problem, replayed, unchanged};
+use crate::answer::{Answer, Success, failed, problem, replayed};
 
 /// A request with an idempotency key. Method and path belong to the key; the payload is its fingerprint.
 pub(crate) struct Keyed<'a> {
     pub(crate) key: &'a str,
-    pub(crate) method: &'a Method,
+    pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     /// What must not change under the key: the condition and the body.
     pub(crate) payload: [&'a [u8]; 2],
@@ -24,7 +24,7 @@ impl Keyed<'_> {
     /// The call. The bearer token is not part of its key: there is one client, and a retry with a rotated token must still
     /// count as a retry.
     fn call(&self, idem: &Idempotency) -> Call {
-        let key = digest(&[self.method.as_str().as_bytes(), self.path.as_bytes(), self.key.as_bytes()]);
+        let key = digest(&[self.method.as_bytes(), self.path.as_bytes(), self.key.as_bytes()]);
         let call = idem.call(&key).fingerprint(digest(&self.payload));
         match self.deadline {
             Some(deadline) => call.deadline(deadline),
@@ -51,14 +51,14 @@ pub(crate) async fn once(
     match change.await {
         Ok(success) if ran => success.into(),
         Ok(success) => replayed(success.into()),
-        Err(error) => refused(error, keyed.method, book.life()),
+        Err(error) => refused(error, book.life()),
     }
 }
 
-fn refused(error: Error<Success, edit::Error<ChangeError>>, method: &Method, life: Duration) -> Answer {
+fn refused(error: Error<Success, edit::Error<ChangeError>>, life: Duration) -> Answer {
     let conflict = |message, wait| problem(StatusCode::CONFLICT, message, wait);
     match error {
-        Error::Function(error) => unchanged(method, error.into(), life),
+        Error::Function(error) => failed(&error.into(), life),
         Error::Mismatch => {
             problem(StatusCode::UNPROCESSABLE_ENTITY, "這個 Idempotency-Key 已用於另一個請求", None)
         }
