@@ -16,6 +16,8 @@ mod scenario;
 mod traces;
 
 pub use drive::World;
-pub use function::{Order, Report, Request, carry_out};
+pub use function::{
+    ACCESS_TOKEN, API_TOKEN, Answer, CHANNEL_SECRET, Functions, Order, Report, Request, carry_out,
+};
 pub use gate::{Call, Point, Side};
 pub use scenario::Scenario;

@@ -13,16 +13,16 @@ use queue_consumer::QueueConsumer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use webhook::Webhook;
+use webhook::{Times, Webhook};
 
 use super::gate::{Call, Gate, GatedStore, GatedWeather, Point, gated_api};
 
 /// The channel secret of every function here.
-pub(super) const CHANNEL_SECRET: &str = "crash-channel-secret";
+pub const CHANNEL_SECRET: &str = "crash-channel-secret";
 /// Its access token.
-pub(super) const ACCESS_TOKEN: &str = "crash-access-token";
+pub const ACCESS_TOKEN: &str = "crash-access-token";
 /// The bearer token of the API.
-pub(super) const API_TOKEN: &str = "crash-api-token";
+pub const API_TOKEN: &str = "crash-api-token";
 
 /// What a platform hands to a function.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub async fn carry_out(order: Order) -> Report {
 
 /// The functions on one store.
 #[derive(Debug)]
-pub(super) struct Functions {
+pub struct Functions {
     webhook: Webhook,
     edit: EditLastTransaction,
     consumer: QueueConsumer,
@@ -98,6 +98,18 @@ impl Functions {
             edit: EditLastTransaction::from_variables(&variables).unwrap(),
             consumer: QueueConsumer::from_variables(&variables).unwrap(),
         }
+    }
+
+    /// The same with more time for a delivery than LINE gives.
+    pub fn patient(lookup: &dyn Fn(&str) -> Option<String>) -> Functions {
+        let variables = Variables::from_lookup(lookup);
+        let minute = Duration::from_secs(60);
+        let mut bot = webhook::Config::from_variables(&variables).unwrap();
+        bot.times = Times { delivery: 3 * minute, forecast: minute, reply: minute };
+        let store = open(&onetap_store::Config::from_variables(&variables).unwrap()).unwrap();
+        let http = onetap_http::Client::new();
+        let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
+        Functions { webhook: Webhook::new(store, weather, &http, bot).unwrap(), ..Functions::new(lookup) }
     }
 
     /// The same with every way out through `gate`.
@@ -123,7 +135,7 @@ impl Functions {
     }
 
     /// Hands the request to the function that it is for.
-    pub(super) async fn handle(&self, request: &Request) -> Answer {
+    pub async fn handle(&self, request: &Request) -> Answer {
         match request {
             Request::Delivery(events) => {
                 let body = json!({"destination": "U0", "events": events}).to_string().into_bytes();

@@ -4,6 +4,7 @@
 mod crash_points;
 mod crates;
 mod docs;
+mod eight_processes;
 mod fuzz;
 mod history;
 mod injection;

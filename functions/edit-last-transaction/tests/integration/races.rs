@@ -212,9 +212,15 @@ async fn round_trips_are_as_few_as_promised(store: Arc<dyn Store>) {
     // With a key, one more for the claim; a replay is the claim alone.
     assert_eq!(costs("PATCH", &[("idempotency-key", "k")], EDIT).await, 3);
     assert_eq!(costs("PATCH", &[("idempotency-key", "k")], EDIT).await, 1);
+    // It is deleted in one month and put into another.
+    assert_eq!(costs("PATCH", &[], r#"{"日期":"2025-12-01"}"#).await, 2);
+    assert_eq!(costs("PATCH", &[("idempotency-key", "m")], r#"{"日期":"2025-11-29"}"#).await, 3);
     assert_eq!(costs("DELETE", &[], "").await, 2);
     // A PUT begins with the write; the refusal brings the months that there are.
     assert_eq!(costs("PUT", &[("idempotency-key", "k")], LUNCH).await, 3);
+    let counted = Faulty::counting(Arc::clone(&api.store));
+    assert_eq!(api.through(counted.clone()).transactions("month=2025-11", &[]).await.json()["count"], 1);
+    assert_eq!(counted.calls(), 1, "a month");
     // Each lost race is one more.
     let gate = Gate::new();
     let faulty = Faulty::first(Arc::clone(&api.store), vec![Fault::Pass, Fault::HeldBefore(gate.clone())]);

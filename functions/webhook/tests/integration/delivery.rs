@@ -413,6 +413,30 @@ async fn the_round_trips_of_an_event_are_counted() {
     assert_eq!(since(), 2, "claim, marker");
     bot.deliver(&[text(&user, "午餐 120 信用卡")]).await;
     assert_eq!(since(), 3, "claim, the entry with the marker, and that it was answered");
+    for words in ["晚餐 300 現金", "早餐 50、午餐 120、飲料 45 現金"] {
+        bot.deliver(&[text(&user, words)]).await;
+        assert_eq!(since(), 4, "one more: the refusal brings what is there");
+    }
+    for words in ["修改金額 150", "修改日期 2025-11-29", "刪除上一筆", "點心 30", "現金"] {
+        bot.deliver(&[text(&user, words)]).await;
+        assert_eq!(
+            since(),
+            4,
+            "claim, what is there, what is made of it with the marker, and that it was answered"
+        );
+    }
+    bot.deliver(&[text(&user, "本月")]).await;
+    assert_eq!(since(), 3, "claim, the month, marker");
+    bot.deliver(&[text(&user, "最近紀錄")]).await;
+    assert_eq!(since(), 4, "claim, the list of months, the latest of them, marker");
+    bot.deliver(&[text(&user, "刪除我的資料")]).await;
+    assert_eq!(
+        since(),
+        7,
+        "claim, whether one commit is enough, what is there, that it goes, what is hidden, that it goes, and that it was answered"
+    );
+    bot.deliver(&[text(&user, "設定住家 永和區")]).await;
+    since();
     let many: Vec<_> = (0..10).map(|_| tap(&support::user(), HOME)).collect();
     bot.deliver(&many).await;
     assert_eq!(since(), 1 + 10 + 10, "one before for all of them");

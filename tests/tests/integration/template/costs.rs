@@ -1,21 +1,108 @@
 //! The guide's table of costs, counted.
 
+use onetap_servers::dynamo::call;
 use onetap_servers::{Backend, Environment};
-use onetap_tests::functions::Function;
-use serde_json::Value;
+use onetap_tests::functions::{Function, delivery};
+use serde_json::{Value, json};
 
 use super::ORIGIN;
 use super::document::Template;
 use super::guide::guide;
 use super::stories::{Stage, environment, invoke};
 
-/// A row of the guide: what it is called there, whose scenario it is, and what has happened before.
-const ROWS: [(&str, Function, &[&str], &str); 4] = [
-    ("a tap: forecast of the saved place", Function::Webhook, &["follow", "set-home"], "tap-home"),
-    ("a place name: forecast, kept among the recent", Function::Webhook, &["follow"], "place"),
-    ("an edit over HTTP", Function::Edit, &["record"], "edit"),
-    ("an event from the queue", Function::Consumer, &[], "one-event"),
-];
+/// A row of the guide: what it is called there, whose event it is, and what has happened before.
+struct Row {
+    name: &'static str,
+    function: Function,
+    before: Vec<Value>,
+    event: Value,
+}
+
+const USER: &str = "U0123456789abcdef0123456789abcdef";
+
+/// LINE delivers the `n`th message of the user.
+fn says(n: usize, text: &str) -> Value {
+    let message = json!({
+        "type": "message", "webhookEventId": format!("event-{n}"), "deliveryContext": {"isRedelivery": false},
+        "timestamp": 1_700_000_000_000_i64, "mode": "active", "replyToken": format!("reply-{n}"),
+        "source": {"type": "user", "userId": USER}, "message": {"type": "text", "id": "1", "text": text},
+    });
+    delivery(&[message])
+}
+
+/// A call of the API.
+fn api(method: &str, path: &str, query: &str, body: &str) -> Value {
+    let mut event = Function::Edit.event("edit");
+    let path = format!("/users/{USER}/{path}");
+    event["rawPath"] = path.as_str().into();
+    event["rawQueryString"] = query.into();
+    event["requestContext"]["http"]["method"] = method.into();
+    event["requestContext"]["http"]["path"] = path.into();
+    event["body"] = body.into();
+    event
+}
+
+fn put(hour: usize, minute: usize) -> Value {
+    let entry = json!({
+        "intent": "bookkeeping", "日期": "2025-11-29", "時間": "14:30", "品項": "午餐", "原幣別": "TWD", "原幣金額": 120,
+        "匯率": 1, "付款方式": "信用卡", "交易ID": format!("20251129-{hour:02}{minute:02}00"), "明細說明": "", "分類": "飲食",
+        "專案": "日常", "必要性": "必要", "代墊狀態": "無", "收款支付對象": "", "附註": "",
+    });
+    api("PUT", "last-transaction", "", &entry.to_string())
+}
+
+fn rows() -> Vec<Row> {
+    let file = |function: Function, before: &[&str], name: &str| {
+        (before.iter().map(|name| function.event(name)).collect::<Vec<_>>(), function.event(name))
+    };
+    let edit = |body: &str| api("PATCH", "last-transaction", "", body);
+    let chat = Function::Webhook;
+    let rows = [
+        ("a tap: forecast of the saved place", chat, file(chat, &["follow", "set-home"], "tap-home")),
+        ("a place name: forecast, kept among the recent", chat, file(chat, &["follow"], "place")),
+        ("the first entry of a user, in the chat", chat, (vec![], says(1, "午餐 120 信用卡"))),
+        ("a later entry", chat, (vec![says(1, "早餐 50 現金")], says(2, "午餐 120 信用卡"))),
+        (
+            "a text with three entries",
+            chat,
+            (vec![says(1, "早餐 50 現金")], says(2, "午餐 120、飲料 45、晚餐 300 現金")),
+        ),
+        ("an edit in the chat", chat, (vec![says(1, "午餐 120 信用卡")], says(2, "修改金額 150"))),
+        ("an edit over HTTP", Function::Edit, (vec![put(14, 30)], edit(r#"{"原幣金額":150}"#))),
+        (
+            "an edit over HTTP that moves the entry to another month",
+            Function::Edit,
+            (vec![put(14, 30)], edit(r#"{"日期":"2025-12-01"}"#)),
+        ),
+        (
+            "a deletion over HTTP",
+            Function::Edit,
+            (vec![put(14, 30)], api("DELETE", "last-transaction", "", "")),
+        ),
+        (
+            "a month of 100 entries over HTTP",
+            Function::Edit,
+            (
+                (0..100).map(|n| put(n / 10, n % 10)).collect(),
+                api("GET", "transactions", "month=2025-11", ""),
+            ),
+        ),
+        (
+            "an erasure: a profile and 10 entries in two months",
+            chat,
+            (
+                vec![
+                    chat.event("follow"),
+                    says(1, "早餐 50、午餐 120、飲料 45、晚餐 300、宵夜 80 現金"),
+                    says(2, "2025-11-29 早餐 50、午餐 120、飲料 45、晚餐 300、宵夜 80 現金"),
+                ],
+                says(3, "刪除我的資料"),
+            ),
+        ),
+        ("an event from the queue", Function::Consumer, file(Function::Consumer, &[], "one-event")),
+    ];
+    rows.map(|(name, function, (before, event))| Row { name, function, before, event }).into()
+}
 
 /// US dollars for a million, as the guide quotes them: write units, read units, commands.
 const PRICES: (f64, f64, f64) = (0.625, 0.125, 2.0);
@@ -33,60 +120,112 @@ fn row(name: &str) -> Vec<String> {
     line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// DynamoDB's units for a call: writes of up to 1 KB, reads of up to 4 KB, all of them consistent. A transaction's count
-/// twice.
-fn units((operation, input): &(String, Value)) -> (usize, usize) {
-    let length = |value: &Value| value.as_array().unwrap().len();
+/// DynamoDB's units for a call: writes of up to 1 KB, and reads of up to 4 KB, all of them consistent. A transaction's
+/// writes count twice.
+async fn units((operation, input): &(String, Value), dynamodb: &str) -> (u64, u64) {
+    let length = |value: &Value| value.as_array().unwrap().len() as u64;
     match operation.as_str() {
-        "PutItem" | "DeleteItem" => (1, 0),
-        "TransactWriteItems" => (2 * length(&input["TransactItems"]), 0),
-        "GetItem" | "Query" => (0, 1),
-        "BatchGetItem" => {
-            let tables = input["RequestItems"].as_object().unwrap().values();
-            (0, tables.map(|table| length(&table["Keys"])).sum())
+        "PutItem" | "DeleteItem" => (written(input), 0),
+        "TransactWriteItems" => {
+            let writes = input["TransactItems"].as_array().unwrap().iter();
+            (
+                writes
+                    .flat_map(|write| write.as_object().unwrap().values())
+                    .map(|write| 2 * written(write))
+                    .sum(),
+                0,
+            )
         }
+        "BatchWriteItem" => {
+            let tables = input["RequestItems"].as_object().unwrap().values();
+            (tables.map(length).sum(), 0)
+        }
+        "GetItem" | "BatchGetItem" | "Query" => (0, read(operation, input, dynamodb).await),
         other => panic!("{other} has no price here"),
     }
 }
 
+/// The units of a write, of which no item here is over 1 KB before it.
+fn written(write: &Value) -> u64 {
+    let size = |(name, value): (&String, &Value)| {
+        let value = value.as_object().unwrap().values().next().unwrap();
+        name.len() + value.as_str().map_or_else(|| value.to_string().len(), str::len)
+    };
+    let item = write.get("Item").and_then(Value::as_object);
+    (item.map_or(1, |item| item.iter().map(size).sum::<usize>()) as u64).div_ceil(1024)
+}
+
+/// The units of a read: it is asked once more, and DynamoDB says what that costs. What has been deleted since is less than
+/// a unit.
+async fn read(operation: &str, input: &Value, dynamodb: &str) -> u64 {
+    let mut input = input.clone();
+    input["ReturnConsumedCapacity"] = "TOTAL".into();
+    let (status, answer) = call(dynamodb, operation, &input).await;
+    assert_eq!(status, 200, "{answer}");
+    let tables = match &answer["ConsumedCapacity"] {
+        Value::Array(tables) => tables.clone(),
+        table => vec![table.clone()],
+    };
+    let units: f64 = tables.iter().map(|table| table["CapacityUnits"].as_f64().unwrap()).sum();
+    (units.ceil() as u64).max(1)
+}
+
 #[tokio::test]
-async fn the_guide_counts_dynamodbs_units_as_they_are() {
+async fn the_guide_counts_dynamodbs_requests_and_units_as_they_are() {
     let template = Template::read();
-    for (name, function, before, scenario) in ROWS {
+    let mut wrong = Vec::new();
+    for Row { name, function, before, event } in rows() {
         let stage = Stage::set(&template).await;
-        let calls = stage.calls_of(function, before, scenario).await;
-        let (writes, reads) =
-            calls.iter().map(units).fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
-        let row = row(name);
-        assert_eq!(row[1..3], [writes.to_string(), reads.to_string()], "{name}: writes, reads");
+        let calls = stage.calls_of(function, &before, &event).await;
+        let (mut writes, mut reads) = (0, 0);
+        for call in &calls {
+            let (more_writes, more_reads) = units(call, &stage.dynamodb()).await;
+            (writes, reads) = (writes + more_writes, reads + more_reads);
+        }
         let price = writes as f64 * PRICES.0 + reads as f64 * PRICES.1;
+        let row = row(name);
+        let told = [&row[1], &row[2], &row[3], &row[6]];
         // Half a cent goes up on paper, and to the even neighbour in Rust.
-        assert_eq!(row[4], format!("{:.2}", price + 1e-9), "{name}: dollars");
+        let counted =
+            [calls.len().to_string(), writes.to_string(), reads.to_string(), format!("{:.2}", price + 1e-9)];
+        if told != counted.each_ref() {
+            wrong.push(format!(
+                "{name}: requests, write units, read units, dollars: {counted:?}, not {told:?}"
+            ));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
-async fn the_guide_counts_upstashs_commands_as_they_are() {
+async fn the_guide_counts_upstashs_requests_and_commands_as_they_are() {
     let template = Template::read();
     let stack = template.with(&[ORIGIN, ("WeatherProvider", "sample")]);
-    for (name, function, before, scenario) in ROWS {
+    let mut wrong = Vec::new();
+    for Row { name, function, before, event } in rows() {
         let stage = Stage::set(&template).await;
         let mut servers = Environment::start(Backend::Upstash).await;
         let mut variables = environment(&stack, function);
         variables.extend(servers.variables().iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         variables.insert("LINE_API_BASE_URL".to_owned(), stage.line());
-        for name in before {
-            invoke(function, &variables, name).await;
+        for event in &before {
+            invoke(function, &variables, event).await;
         }
         let url = servers.redis().unwrap().url();
-        let known = commands(&url).await;
-        invoke(function, &variables, scenario).await;
-        let commands = commands(&url).await - known;
+        let (known, asked) = (commands(&url).await, servers.gateway().unwrap().requests());
+        invoke(function, &variables, &event).await;
+        let (commands, requests) =
+            (commands(&url).await - known, servers.gateway().unwrap().requests() - asked);
         let row = row(name);
-        assert_eq!(row[3], commands.to_string(), "{name}: commands");
-        assert_eq!(row[5], format!("{:.2}", commands as f64 * PRICES.2), "{name}: dollars");
+        let told = [&row[4], &row[5], &row[7]];
+        let counted =
+            [requests.to_string(), commands.to_string(), format!("{:.2}", commands as f64 * PRICES.2)];
+        if told != counted.each_ref() {
+            wrong.push(format!("{name}: requests, commands, dollars: {counted:?}, not {told:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// The commands that Redis has run, inside scripts too, as Upstash counts them.

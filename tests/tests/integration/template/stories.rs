@@ -135,20 +135,25 @@ impl Stage {
         all
     }
 
-    /// What a scenario of a function's asks of DynamoDB, once what it builds on has happened.
+    /// What an event of a function's asks of DynamoDB, once what it builds on has happened.
     pub async fn calls_of(
         &self,
         function: Function,
-        before: &[&str],
-        scenario: &str,
+        before: &[Value],
+        event: &Value,
     ) -> Vec<(String, Value)> {
         let variables = self.variables(function, &self.proxy.url());
-        for name in before {
-            invoke(function, &variables, name).await;
+        for event in before {
+            invoke(function, &variables, event).await;
         }
         let known = self.proxy.calls().len();
-        invoke(function, &variables, scenario).await;
+        invoke(function, &variables, event).await;
         self.proxy.calls().split_off(known)
+    }
+
+    /// DynamoDB's own address.
+    pub fn dynamodb(&self) -> String {
+        self.dynamo.url()
     }
 
     /// LINE's address.
@@ -230,31 +235,30 @@ impl Stage {
     /// Publishes a scenario of the consumer's, past the proxy.
     async fn publish(&self, scenario: &str) {
         let variables = self.variables(Function::Consumer, &self.dynamo.url());
-        invoke(Function::Consumer, &variables, scenario).await;
+        invoke(Function::Consumer, &variables, &Function::Consumer.event(scenario)).await;
     }
 }
 
-/// Builds a function from these variables and lets it handle one scenario, which must succeed.
-pub async fn invoke(function: Function, variables: &BTreeMap<String, String>, scenario: &str) {
+/// Builds a function from these variables and lets it handle one event, which must succeed.
+pub async fn invoke(function: Function, variables: &BTreeMap<String, String>, event: &Value) {
     let lookup = |name: &str| look_up(variables, name);
     let variables = Variables::from_lookup(lookup);
-    let event = function.event(scenario);
     match function {
         Function::Webhook => {
             let webhook = Webhook::from_variables(&variables).unwrap();
             let answer = webhook.handle(from_str(&event.to_string()).unwrap()).await;
-            assert_eq!(answer.status(), 200, "{scenario}");
+            assert_eq!(answer.status(), 200, "{event}");
         }
         Function::Consumer => {
             let consumer = QueueConsumer::from_variables(&variables).unwrap();
-            let event = serde_json::from_value(event).unwrap();
-            let answer = consumer.handle(event, Instant::now() + STORY_TIMEOUT).await;
-            assert!(answer.batch_item_failures.is_empty(), "{scenario}");
+            let batch = serde_json::from_value(event.clone()).unwrap();
+            let answer = consumer.handle(batch, Instant::now() + STORY_TIMEOUT).await;
+            assert!(answer.batch_item_failures.is_empty(), "{event}");
         }
         Function::Edit => {
             let edit = EditLastTransaction::from_variables(&variables).unwrap();
             let answer = edit.handle(from_str(&event.to_string()).unwrap()).await;
-            assert!(answer.status().is_success(), "{scenario}");
+            assert!(answer.status().is_success(), "{event}");
         }
         Function::Gateway => panic!("a stream is read to its end, in a story"),
     }
