@@ -44,6 +44,27 @@ function parse(text) {
   }
 }
 
+/** What shows that a call is the playground's own. */
+export const bearer = () => ({ authorization: `Bearer ${config.edit_token}` });
+
+/** Saves an answer as the file `name`, byte for byte: read as text it would lose its byte order mark. */
+export async function save(path, headers, name) {
+  let response, file;
+  try {
+    response = await fetch(path, { headers, cache: "no-store" });
+    file = await response.blob();
+  } catch {
+    return notice(word("unreachable"));
+  }
+  if (!response.ok) return notice(`GET ${path}: HTTP ${response.status}`);
+  const link = el("a");
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  // The browser reads it after the click.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
 /** A small notice at the foot of the page, until it is read or ten seconds old. */
 export function notice(text) {
   const shown = $("notices");

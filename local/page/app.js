@@ -5,6 +5,7 @@ import { connect, on } from "./live.js";
 import { say, toggleLanguage, translate } from "./words.js";
 import * as bus from "./bus.js";
 import * as keys from "./keys.js";
+import * as last from "./last.js";
 import * as ledger from "./ledger.js";
 import * as lock from "./lock.js";
 import * as phone from "./phone.js";
@@ -22,7 +23,7 @@ async function start() {
     return;
   }
   $("kind").textContent = `${config.store} · v${config.version}`;
-  for (const part of [phone, lock, ledger, bus, keys]) part.start();
+  for (const part of [phone, lock, last, ledger, bus, keys]) part.start();
   on("settings", ({ store }) => document.body.classList.toggle("down", store.down));
   connect();
 }

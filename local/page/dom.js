@@ -66,7 +66,7 @@ export function runDown(bar, left, full) {
   if (runs) bar.animate([{ transform: share }, { transform: "scaleX(0)" }], left);
 }
 
-/** Milliseconds as people read them: 840 ms, 4.2 s, 59:58, 23 h 58 m. */
+/** Milliseconds as people read them: 840 ms, 4.2 s, 59:58, 23 h 58 m, 1094 d. */
 export function span(ms) {
   if (ms <= 0) return "0 s";
   if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
@@ -74,5 +74,6 @@ export function span(ms) {
   if (seconds < 60) return `${seconds} s`;
   const two = (n) => String(n).padStart(2, "0");
   if (seconds < 36_000) return `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
+  if (seconds >= 172_800) return `${Math.floor(seconds / 86_400)} d`;
   return `${Math.floor(seconds / 3600)} h ${two(Math.floor(seconds / 60) % 60)} m`;
 }

@@ -1,127 +1,196 @@
-// The ledger: the last transaction as it is now, read again whenever its key changes.
-import { $, button, el, frame, runDown, span, tick, told } from "./dom.js";
-import { config, notice, send } from "./api.js";
-import { keys, now, on } from "./live.js";
-import * as tabs from "./tabs.js";
+// The ledger: a month of the user's entries, read again whenever the user's list of months is written. Every change of the
+// ledger writes it.
+import { $, el, frame, tick } from "./dom.js";
+import { bearer, save, send } from "./api.js";
+import { on, taipei } from "./live.js";
+import { say } from "./words.js";
 
-const SAMPLES = [
-  ["午餐", "120", "信用卡", "飲食"],
-  ["計程車", "250", "現金", "交通"],
-  ["書", "480.50", "行動支付", "教育"],
-];
+/** Three entries in one message. */
+export const THREE = "早餐 50、午餐 120、飲料 45 現金";
+
+/** The most rows that are drawn; the file has all of them. */
+const MOST_ROWS = 200;
+/** Time until a store that did not answer is asked again. */
+const RETRY_MS = 3000;
 
 let user = "";
-let reads = 0;
-let samples = 0;
-let left = null;
-let bar = null;
-let current = null;
+/** The month that was chosen; `null` is the current one, also after midnight. */
+let chosen = null;
+let connected = false;
+let down = false;
+/** What is shown: the user and the month that were asked for, and the answer. */
+let shown = null;
+/** What keeps the ledger from being read: a word and its value. */
+let problem = null;
+let reading = false;
+let outdated = false;
+let retry = 0;
+/** 交易ID → the row, and the entry as text. */
+let rows = new Map();
 
-const key = () => `user:${user}:last_transaction`;
-export const path = () => `/users/${user}/last-transaction`;
-export const bearer = () => ({ authorization: `Bearer ${config.edit_token}` });
+const current = () => taipei().slice(0, 7);
+const month = () => chosen ?? current();
+const path = () => `/users/${user}/transactions?month=${month()}`;
 
 export function start() {
-  tabs.start();
   on("keys", ({ set, gone }) => {
-    if (gone.includes(key()) || set.some((entry) => entry.key === key())) refresh();
+    const key = `user:${user}:ledger`;
+    if (gone.includes(key) || set.some((entry) => entry.key === key)) refresh();
   });
-  tick(count, 500);
+  on("settings", ({ store }) => {
+    if (store.down === down) return;
+    down = store.down;
+    refresh();
+  });
+  on("restart", () => {
+    connected = true;
+    refresh();
+  });
+  $("earlier").addEventListener("click", () => step(-1));
+  $("later").addEventListener("click", () => step(1));
+  $("month").addEventListener("change", () => choose($("month").value));
+  $("csv").addEventListener("click", () => save(`${path()}&format=csv`, bearer(), `transactions-${month()}.csv`));
+  tick(() => shown && shown.month !== month() && refresh(), 10_000);
 }
 
 /** Shows this user's. */
 export function read(id) {
   user = id;
-  tabs.forget();
   refresh();
 }
 
+/** Offers an example where there is nothing to see; `write` sends it. */
+export function offer(write) {
+  const made = el("button.example", THREE);
+  made.type = "button";
+  made.addEventListener("click", () => {
+    choose("");
+    write(THREE);
+  });
+  $("nothing").append(made);
+}
+
+function step(by) {
+  const [year, number] = month().split("-").map(Number);
+  choose(new Date(Date.UTC(year, number - 1 + by)).toISOString().slice(0, 7));
+}
+
+/** Shows this month; the current one if it is none. A year that is being typed is not a year yet. */
+function choose(text) {
+  if (text && !/^[1-9]\d{3}-\d\d$/.test(text)) return;
+  chosen = text === current() ? null : text || null;
+  refresh();
+}
+
+/** Reads the month. Whatever changes meanwhile makes it read once more, and no more than that. */
 async function refresh() {
-  const mine = ++reads;
-  if (!keys.has(key())) {
-    const expired = current && current.expires_at <= now() + 500;
-    current = null;
-    return frame(() => empty(expired ? "entry_expired" : "entry_none"));
+  outdated = true;
+  if (!shown || shown.user !== user || shown.month !== month()) {
+    shown = null;
+    rows.clear();
+    $("month").value = month();
+    frame(draw);
   }
-  current = keys.get(key());
-  const { ok, json, etag } = await send("GET", path(), undefined, bearer());
-  if (mine !== reads) return;
-  frame(() => (ok ? show(json, etag) : broken(json)));
+  if (reading || !connected) return;
+  reading = true;
+  while (outdated) {
+    outdated = false;
+    await readMonth();
+  }
+  reading = false;
 }
 
-/** Reads it for whoever wants to edit: the entry and its ETag, or nothing. */
-export async function fetchEntry() {
-  if (!keys.has(key())) return null;
-  const { ok, json, etag } = await send("GET", path(), undefined, bearer());
-  return ok ? { entry: json, etag } : null;
+async function readMonth() {
+  clearTimeout(retry);
+  const asked = { user, month: month() };
+  if (down) {
+    problem = ["ledger_down"];
+    return frame(draw);
+  }
+  const { ok, status, json } = await send("GET", path(), undefined, bearer());
+  if (asked.user !== user || asked.month !== month()) return;
+  if (ok) {
+    problem = null;
+    shown = { ...asked, ...json };
+  } else {
+    problem = ["ledger_failed", json?.message ?? `HTTP ${status}`];
+    // Without any answer the runner is away: its stream comes back, and brings everything again.
+    if (status === 503) retry = setTimeout(refresh, RETRY_MS);
+  }
+  frame(draw);
 }
 
-function buttons() {
-  const record = button("quiet", "record", put);
-  record.id = "record";
-  const expire = button("quiet", "expire", remove);
-  expire.id = "expire";
-  expire.disabled = !keys.has(key());
-  return el("div.acts", record, expire);
+function draw() {
+  $("ledger-problem").hidden = !problem;
+  if (problem) say($("ledger-problem"), ...problem);
+  $("csv").disabled = Boolean(problem);
+  $("ledger").classList.toggle("stale", Boolean(problem));
+  $("book").hidden = !shown?.count;
+  $("nothing").hidden = !shown || shown.count > 0 || Boolean(problem);
+  if (!shown) return;
+  say($("nothing-hint"), "ledger_none", shown.month);
+  say($("sum-count"), shown.count === 1 ? "entries_one" : "entries_count", shown.count);
+  $("sum-total").textContent = shown.total_twd;
+  drawEntries(shown.transactions);
+  drawSums(shown.by_category);
 }
 
-function empty(words) {
-  left = bar = null;
-  $("receipt").classList.add("none");
-  $("receipt").replaceChildren(told("p.hint", words), buttons());
-  tabs.changed(null);
+/** The newest on top. A row that is new or has changed lights up. */
+function drawEntries(entries) {
+  const newest = entries.slice(-MOST_ROWS).reverse();
+  const before = rows;
+  rows = new Map();
+  for (const entry of newest) {
+    const [id, text] = [entry["交易ID"], JSON.stringify(entry)];
+    const same = before.get(id)?.text === text ? before.get(id) : null;
+    rows.set(id, same ?? { row: row(entry), text, fresh: before.size > 0 });
+  }
+  const all = [...rows.values()];
+  const drawn = [...$("entries").children];
+  if (all.length !== drawn.length || all.some(({ row }, index) => row !== drawn[index])) {
+    $("entries").replaceChildren(...all.map(({ row }) => row));
+  }
+  for (const one of all.filter(({ fresh }) => fresh)) {
+    one.fresh = false;
+    one.row.animate([{ background: "var(--flash)" }, { background: "transparent" }], 900);
+  }
+  $("entries-more").hidden = entries.length <= MOST_ROWS;
+  say($("entries-more"), "entries_more", MOST_ROWS, entries.length);
 }
 
-function broken(json) {
-  left = bar = null;
-  $("receipt").replaceChildren(el("p.hint", json?.message ?? "?"), buttons());
-}
-
-function show(entry, etag) {
-  const chips = ["分類", "付款方式", "專案", "附註"].map((field) => entry[field]).filter(Boolean);
-  left = el("span.left");
-  bar = el("i");
-  $("receipt").classList.remove("none");
-  $("receipt").replaceChildren(
-    el("div.item", el("b", entry["品項"]), el("span.amount", el("small", entry["原幣別"]), ` ${entry["原幣金額"]}`)),
-    el("div.facts", ...chips.map((chip) => el("span.chip", chip)), buttons()),
-    el("span.bar", bar),
-    el("div.life", left, el("code", entry["交易ID"]), el("code.etag", short(etag))),
-  );
-  tabs.changed({ entry, etag });
-  count();
-}
-
-/** The part of an ETag that tells it from others. */
-export const short = (etag) => `ETag ${etag?.replaceAll('"', "").slice(0, 7) ?? "–"}`;
-
-function count() {
-  const entry = keys.get(key());
-  if (!left || !entry?.expires_at) return;
-  const life = entry.expires_at - now();
-  left.textContent = span(life);
-  runDown(bar, life, config.last_transaction_ttl * 1000);
-}
-
-async function put() {
-  const [item, amount, by, category] = SAMPLES[samples++ % SAMPLES.length];
-  const two = (n) => String(n).padStart(2, "0");
-  const at = new Date();
-  const date = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())];
-  const time = [two(at.getHours()), two(at.getMinutes()), two(at.getSeconds())];
-  const entry = {
-    intent: "bookkeeping", 日期: date.join("-"), 時間: time.slice(0, 2).join(":"), 品項: item, 原幣別: "TWD",
-    原幣金額: 0, 匯率: 1, 付款方式: by, 交易ID: `${date.join("")}-${time.join("")}`, 明細說明: "", 分類: category,
-    專案: "日常", 必要性: "必要", 代墊狀態: "無", 收款支付對象: "", 附註: "",
+function row(entry) {
+  const cell = (what, ...children) => {
+    const made = el(`td.${what}`, ...children);
+    made.setAttribute("role", "cell");
+    return made;
   };
-  // The digits go as they stand: 480.50 is not 480.5.
-  const body = JSON.stringify(entry).replace('"原幣金額":0', `"原幣金額":${amount}`);
-  await write("PUT", body);
+  const text = (field) => String(entry[field] ?? "");
+  const foreign = text("原幣別") !== "TWD";
+  const made = el(
+    "tr",
+    cell("date", text("日期")),
+    cell("time", text("時間")),
+    cell("what", text("品項")),
+    cell("number", el("small", text("原幣別")), ` ${text("原幣金額")}`, foreign ? el("small", ` × ${text("匯率")}`) : null),
+    cell("category", text("分類")),
+    cell("payment", text("付款方式")),
+  );
+  made.setAttribute("role", "row");
+  made.dataset.id = entry["交易ID"];
+  return made;
 }
 
-const remove = () => write("DELETE");
-
-async function write(method, body) {
-  const { ok, json, status } = await send(method, path(), body, bearer());
-  if (!ok) notice(json?.message ?? `${method}: HTTP ${status}`);
+/** A bar is as long as its sum is beside the largest one. The sums are exact decimals; only the bars are rounded. */
+function drawSums(categories) {
+  const largest = Math.max(...categories.map((category) => Number(category.total_twd)), 0);
+  const made = categories.map(({ 分類: name, count, total_twd }) => {
+    const bar = el("i");
+    bar.style.transform = `scaleX(${largest > 0 ? Number(total_twd) / largest : 0})`;
+    const head = el("th", name);
+    head.scope = "row";
+    const share = el("td.share", el("span.bar", bar));
+    share.setAttribute("aria-hidden", "true");
+    return el("tr", head, share, el("td.number", total_twd), el("td.number", String(count)));
+  });
+  $("categories").replaceChildren(...made);
 }

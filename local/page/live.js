@@ -12,6 +12,9 @@ let source = null;
 /** The runner's clock: expiries are judged by it, not by this machine's. */
 export const now = () => Date.now() + offset;
 
+/** The same as `2026-11-16T17:38:03…` on the clocks of Taipei, by which entries are dated. */
+export const taipei = () => new Date(now() + 8 * 3_600_000).toISOString();
+
 /** `hear` is called with what the runner sends as `name`: keys, reply, replies, queue, records, settings. */
 export function on(name, hear) {
   (parts[name] ??= []).push(hear);

@@ -5,7 +5,8 @@ import { on } from "./live.js";
 import { label, onLanguage, say, word } from "./words.js";
 import * as chat from "./chat.js";
 import { race } from "./lock.js";
-import { read as readLedger } from "./ledger.js";
+import * as last from "./last.js";
+import * as ledger from "./ledger.js";
 
 const MENU = {
   home: ["home", "action=weather&type=home"],
@@ -22,6 +23,8 @@ const PLACES = [
   ["阿里山", "嘉義縣阿里山鄉", 23.5109, 120.8028],
   ["東京タワー", "東京都港区芝公園4丁目", 35.6586, 139.7454],
 ];
+/** What can be written, besides places: each is sent as it stands, one message after the other. */
+const EXAMPLES = [[ledger.THREE], ["午餐 100", "信用卡"], ["本月"], ["最近紀錄"]];
 
 let user = "";
 let tap = "home";
@@ -32,6 +35,8 @@ const heard = new Map();
 export function start() {
   $("users").append(...config.users.map(userButton));
   $("menu").append(...Object.keys(MENU).map(menuButton));
+  $("examples").append(...EXAMPLES.map(exampleButton));
+  ledger.offer(write);
   $("places-list").append(...PLACES.map(placeButton));
   $("composer").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -80,6 +85,15 @@ function menuButton(kind) {
   return made;
 }
 
+function exampleButton(texts) {
+  const made = el("button.example", texts.join(" → "));
+  made.type = "button";
+  made.addEventListener("click", async () => {
+    for (const text of texts) await write(text);
+  });
+  return made;
+}
+
 function placeButton([title, address, latitude, longitude]) {
   const made = el("button.place", el("b", title), el("small", address));
   made.addEventListener("click", () => {
@@ -98,7 +112,8 @@ function choose(id) {
     label(made, made.classList.contains("unread") ? "user_unread" : "user", made.textContent);
   }
   chat.open(id);
-  readLedger(id);
+  last.read(id);
+  ledger.read(id);
 }
 
 /** The buttons below the phone say which tap they repeat. */

@@ -1,8 +1,8 @@
 // Two tabs that edit the same transaction, each with what it read: a conflict, a merge, or too late.
 import { $, button, el, told } from "./dom.js";
-import { send } from "./api.js";
+import { bearer, send } from "./api.js";
 import { label, say } from "./words.js";
-import { bearer, fetchEntry, path, short } from "./ledger.js";
+import { fetchEntry, path, short } from "./last.js";
 
 const FIELDS = ["原幣金額", "分類", "品項", "付款方式", "附註"];
 const NUMBERS = ["原幣金額"];

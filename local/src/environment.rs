@@ -28,7 +28,7 @@ impl std::fmt::Debug for Generated {
 const SECRETS: [(&str, &str); 4] = [
     ("LINE_CHANNEL_SECRET", "signs POST /line/webhook (x-line-signature)"),
     ("LINE_CHANNEL_ACCESS_TOKEN", "bearer token of the stub's POST /v2/bot/message/reply"),
-    ("EDIT_API_TOKEN", "bearer token of /users/{user_id}/last-transaction"),
+    ("EDIT_API_TOKEN", "bearer token of /users/{user_id}/last-transaction and …/transactions"),
     ("JOB_EVENTS_SECRET", "signs ?token=… of GET /jobs/{job_id}/events"),
 ];
 

@@ -27,6 +27,7 @@ files! {
     "dom.js" "text/javascript; charset=utf-8",
     "follow.js" "text/javascript; charset=utf-8",
     "keys.js" "text/javascript; charset=utf-8",
+    "last.js" "text/javascript; charset=utf-8",
     "ledger.js" "text/javascript; charset=utf-8",
     "live.js" "text/javascript; charset=utf-8",
     "lock.js" "text/javascript; charset=utf-8",

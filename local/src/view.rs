@@ -20,6 +20,8 @@ const MAX_RECORDS: usize = 2_000;
 const MAX_RECORDS_IN_SNAPSHOT: usize = 200;
 const MAX_REPLIES: usize = 500;
 const MAX_REPLIES_IN_SNAPSHOT: usize = 50;
+/// What the names of users' keys and logs begin with.
+const USER_PREFIX: &str = "user:";
 /// Characters of a value that are shown.
 const MAX_VALUE_CHARS: usize = 400;
 /// Updates that are kept for slow clients. A client that misses one gets a new snapshot.
@@ -54,7 +56,8 @@ pub(crate) struct WeatherSetting {
     pub(crate) delay_ms: u64,
 }
 
-/// A record of a log, as it was committed.
+/// A record of a job's log or of the bus, as it was committed. A user's ledger is not among them: the page reads it as
+/// another program would, and learns of its changes by the key that every change writes.
 #[derive(Clone, Serialize)]
 struct LogRecord {
     log: String,
@@ -238,8 +241,10 @@ impl State {
                 Write::Delete { key, .. } if doubtful.last() != Some(key) => self.remove(key.as_str()),
                 Write::Append { log, text, .. } => {
                     let position = appended.next().map(Position::to_string).unwrap_or_default();
-                    let (log, text) = (log.as_str().to_owned(), text.clone());
-                    self.append(LogRecord { log, position, text, at: sent });
+                    if !log.as_str().starts_with(USER_PREFIX) {
+                        let (log, text) = (log.as_str().to_owned(), text.clone());
+                        self.append(LogRecord { log, position, text, at: sent });
+                    }
                 }
                 // The records that are shown are those that were appended, also to a log that is cleared later.
                 Write::Delete { .. } | Write::Check { .. } | Write::Clear { .. } | Write::Publish { .. } => {}

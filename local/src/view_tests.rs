@@ -66,6 +66,26 @@ fn what_a_batch_did_is_shown() {
 }
 
 #[test]
+fn a_users_ledger_is_shown_by_its_key_and_not_among_the_events() {
+    let view = view();
+    let (ledger, job) = (Log::new("user:U1:ledger:2026-11").unwrap(), Log::new("scan:job:1").unwrap());
+    let batch = Batch::new()
+        .put(&key("user:U1:ledger"), Expect::Absent, "months", Ttl::Forever)
+        .append(&ledger, "an entry", Keep::about(9))
+        .append(&job, "an event", Keep::about(9))
+        .put(&key("marker"), Expect::Absent, Value::PositionOf(1), Duration::from_secs(60));
+    let (_, mut updates) = view.subscribe(Counts::default());
+    assert!(view.applied(&batch, &[Position::new(7, 1), Position::new(8, 2)], now_ms()).is_empty());
+    view.flush(Counts::default());
+    let (name, data) = read(&updates.try_recv().unwrap());
+    assert_eq!((name.as_str(), &data["set"][1]["key"]), ("keys", &json!("user:U1:ledger")));
+    let (name, data) = read(&updates.try_recv().unwrap());
+    assert_eq!((name.as_str(), data.as_array().unwrap().len()), ("records", 1));
+    assert_eq!((&data[0]["text"], &data[0]["position"]), (&json!("an event"), &json!("8-2")));
+    assert!(shown(&view).contains(&("marker".to_owned(), "8-2".to_owned())));
+}
+
+#[test]
 fn a_state_goes_up_and_never_down() {
     let view = view();
     for (seq, shows) in [(20, 20), (10, 20), (51, 51), (50, 51)] {

@@ -35,14 +35,9 @@ impl Story {
 
     /// An entry, delivered once and then three times more.
     pub(super) async fn redelivery(&self, user: &str) -> Result<Row, CallError> {
-        let first = self.write(user, "午餐 120 信用卡").await?;
+        let mut taken = self.write(user, "午餐 120 信用卡").await?;
         let entry = self.entry(user).await?;
-        let mut taken = first;
-        for _ in 0..3 {
-            let body = json!({ "user": user });
-            taken.extend(paths(&self.client.json(Method::POST, "/playground/redeliver", &body).await?));
-        }
-        settle().await;
+        taken.extend(self.redeliver(user, 3).await?);
         let same = self.entry(user).await?.header("etag") == entry.header("etag");
         let written = taken.iter().filter(|path| *path == "handled").count() + usize::from(!same);
         let deduped = taken.iter().filter(|path| *path == "deduped").count();
@@ -50,6 +45,31 @@ impl Story {
         let did = [("entry", written), ("reply", replies), ("passed over", deduped)];
         let should = [("entry", 1), ("reply", 1), ("passed over", 3)];
         Ok(Row::counted("a webhook delivered again", 4, &did, &should))
+    }
+
+    /// Three entries in one text, delivered once and then three times more.
+    pub(super) async fn three_entries(&self, user: &str) -> Result<Row, CallError> {
+        let before = self.replies(user).await?.len();
+        let mut taken = self.write(user, "早餐 50、午餐 120、飲料 45 現金").await?;
+        taken.extend(self.redeliver(user, 3).await?);
+        let deduped = taken.iter().filter(|path| *path == "deduped").count();
+        let replies = self.replies(user).await?.len().saturating_sub(before);
+        let (rows, total) = self.month(user).await?;
+        let did =
+            [("rows in the ledger", rows), ("TWD", total), ("reply", replies), ("passed over", deduped)];
+        let should = [("rows in the ledger", 3), ("TWD", 215), ("reply", 1), ("passed over", 3)];
+        Ok(Row::counted("three entries in one text, delivered again", 4, &did, &should))
+    }
+
+    /// Has LINE deliver the last webhook of `user` again. Returns the path of each.
+    async fn redeliver(&self, user: &str, times: usize) -> Result<Vec<String>, CallError> {
+        let mut taken = Vec::new();
+        for _ in 0..times {
+            let body = json!({ "user": user });
+            taken.extend(paths(&self.client.json(Method::POST, "/playground/redeliver", &body).await?));
+        }
+        settle().await;
+        Ok(taken)
     }
 
     /// A forecast, which needs no store, during an outage.
@@ -76,6 +96,11 @@ impl Story {
         let keys = snapshot["keys"].as_array().into_iter().flatten();
         let names = keys.map(|key| key["key"].as_str().unwrap_or_default());
         let left = names.filter(|name| users.iter().any(|user| name.contains(user))).count();
-        Ok(Row::counted("data erased", users.len(), &[("keys left", left)], &[("keys left", 0)]))
+        let mut rows = 0;
+        for user in users {
+            rows += self.month(user).await?.0;
+        }
+        let did = [("keys left", left), ("rows left", rows)];
+        Ok(Row::counted("data erased", users.len(), &did, &[("keys left", 0), ("rows left", 0)]))
     }
 }

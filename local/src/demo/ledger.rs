@@ -1,4 +1,4 @@
-//! The chapters about the last transaction.
+//! The chapters about the last transaction, and the ledger.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -17,12 +17,32 @@ impl Story {
         more: (&str, &str),
         body: &str,
     ) -> Result<Response, CallError> {
+        self.ask_at(method, &format!("/users/{user}/last-transaction"), more, body).await
+    }
+
+    async fn ask_at(
+        &self,
+        method: Method,
+        path: &str,
+        more: (&str, &str),
+        body: &str,
+    ) -> Result<Response, CallError> {
         let authorization = format!("Bearer {}", self.edit_token);
         let mut headers =
             vec![("authorization", authorization.as_str()), ("content-type", "application/json")];
         headers.extend([more].into_iter().filter(|(name, _)| !name.is_empty()));
-        let path = format!("/users/{user}/last-transaction");
-        self.client.call(method, &path, &headers, body.to_owned()).await
+        self.client.call(method, path, &headers, body.to_owned()).await
+    }
+
+    /// How many entries `user` has this month, and their sum in TWD.
+    pub(super) async fn month(&self, user: &str) -> Result<(usize, usize), CallError> {
+        let path = format!("/users/{user}/transactions");
+        let month = self.ask_at(Method::GET, &path, ("", ""), "").await?;
+        let wrong = || CallError(format!("{path}: {} {}", month.status, month.text));
+        let count = month.json["transactions"].as_array().ok_or_else(wrong)?.len();
+        let total =
+            month.json["total_twd"].as_str().and_then(|total| total.parse().ok()).ok_or_else(wrong)?;
+        Ok((count, total))
     }
 
     pub(super) async fn entry(&self, user: &str) -> Result<Response, CallError> {

@@ -1,78 +1,260 @@
-// The last transaction, from two tabs at once.
+// The ledger: what was written, by chat or over HTTP, in the month it belongs to.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { count, text, until } from "./browser.mjs";
 
-const CHANGED = "交易已變更，請重新操作";
-const tab = (name) => `.tab[data-tab="${name}"]`;
-const status = (page, name, wanted) => page.locator(`${tab(name)} .result[data-status="${wanted}"]`).waitFor();
-const amount = (page, wanted) =>
-  until(page, `an amount of ${wanted}`, (wanted) => document.querySelector(".receipt .amount")?.textContent.endsWith(` ${wanted}`), wanted);
+const ROWS = "#entries tr";
+const THREE = "早餐 50、午餐 120、飲料 45 現金";
+const LANGUAGES = [
+  { locale: "en-GB", user: 0, counted: (n) => (n === 1 ? "1 entry" : `${n} entries`), nothing: "Nothing recorded in", down: "The store is down", column: "Paid by" },
+  { locale: "zh-TW", user: 1, counted: (n) => `共 ${n} 筆`, nothing: "沒有記帳紀錄", down: "儲存體中斷", column: "付款方式" },
+];
 
-async function record(page) {
-  await page.locator("#record").click();
-  await page.locator(".receipt .amount").waitFor();
+/** Today in Taipei, where entries are dated, moved by so many months. */
+function month(by = 0) {
+  const at = new Date(Date.now() + 8 * 3_600_000);
+  return new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + by, 1)).toISOString().slice(0, 7);
 }
 
-/** Two pages, as one has them who left a tab open. */
-export async function two_tabs(browser) {
-  const first = await browser.open();
-  const second = await browser.open({ refusals: [412] });
-  await record(first);
-  await second.locator(".receipt .amount").waitFor();
-  await first.locator(`${tab("A")} input`).fill("150.10");
-  await first.locator(`${tab("A")} button:not(.quiet)`).click();
-  await status(first, "A", 200);
-  await second.locator(`${tab("A")} .badge.busy:not([hidden])`).waitFor();
-  await second.locator(`${tab("A")} input`).fill("999");
-  await second.locator(`${tab("A")} button:not(.quiet)`).click();
-  await status(second, "A", 412);
-  assert.ok((await text(second, `${tab("A")} .result`)).endsWith(CHANGED));
-  for (const page of [first, second]) await amount(page, "150.10");
-  await browser.shoot(second, "two_tabs_conflict");
-  await second.locator(`${tab("A")} .quiet`).click();
-  await until(second, "what was read to be new", (tab) => document.querySelector(`${tab} .badge.busy`).hidden, tab("A"));
-  await second.locator(`${tab("A")} button:not(.quiet)`).click();
-  await status(second, "A", 200);
-  for (const page of [first, second]) await amount(page, "999");
-  return first;
-}
-
-export async function both_at_once(browser) {
-  const page = await browser.open({ refusals: [404, 412] });
-  await record(page);
-  await until(page, "both to have read it", () => [...document.querySelectorAll(".tab .etag")].every((etag) => etag.textContent.startsWith("ETag")));
-  await page.locator("#both").click();
-  await count(page, ".tab .result[data-status]", 2);
-  const statuses = await page.locator(".tab .result").evaluateAll((all) => all.map((each) => each.dataset.status).sort());
-  assert.deepEqual(statuses, ["200", "412"], "with If-Match one wins and the other is told");
-
-  await page.locator("#record").click();
-  await amount(page, "250");
-  await page.locator("#match").uncheck();
-  await page.locator("#both").click();
-  for (const name of ["A", "B"]) await status(page, name, 200);
-  await amount(page, "150");
-  await until(page, "both edits to have landed", () => document.querySelector(".receipt .facts")?.textContent.includes("教育"));
-
-  await page.locator("#expire").click();
-  await count(page, ".receipt.none", 1);
-  await page.locator(`${tab("B")} button:not(.quiet)`).click();
-  await status(page, "B", 404);
-  assert.match(await text(page, `${tab("B")} .result`), /目前沒有可修改的交易記錄/);
+/** Opens the page in a language, as its user; each of the two has a ledger of its own. */
+async function open(browser, { locale, user }, options) {
+  const page = await browser.open({ locale, ...options });
+  await page.locator(".user").nth(user).click();
+  await page.locator("#nothing, #book").and(page.locator(":visible")).waitFor();
   return page;
 }
 
-/** An entry of the chat's is the same transaction, and what is wrong with an edit is said. */
-export async function chat_entry(browser) {
-  const page = await browser.open({ refusals: [422] });
-  await page.locator("#text").fill("午餐 120 信用卡");
+/** Writes in the chat, and waits until it is answered. */
+async function write(page, words) {
+  const answered = page.waitForResponse((response) => response.url().endsWith("/playground/deliver"));
+  await page.locator("#text").fill(words);
   await page.locator("#text").press("Enter");
-  await amount(page, "120");
-  await page.locator(`${tab("A")} input`).fill("很多");
-  await page.locator(`${tab("A")} button:not(.quiet)`).click();
-  await status(page, "A", 422);
-  await page.locator("#text").fill("修改金額 150");
-  await page.locator("#text").press("Enter");
-  await amount(page, "150");
+  await answered;
+}
+
+/** The rows as they are read, the newest first: item, amount, category, payment. */
+const table = (page) =>
+  page.locator(ROWS).evaluateAll((rows) => rows.map((row) => [...row.cells].slice(2).map((cell) => cell.textContent).join("|")));
+
+async function shows(page, wanted) {
+  await until(page, `the rows ${JSON.stringify(wanted)}`, (wanted) => {
+    const rows = [...document.querySelectorAll("#entries tr")].map((row) => [...row.cells].slice(2).map((cell) => cell.textContent).join("|"));
+    return JSON.stringify(rows) === JSON.stringify(wanted);
+  }, wanted).catch(async (error) => assert.deepEqual(await table(page), wanted, error.message));
+}
+
+/** The sums: the number of entries, the total, and each category with its bar's length, its sum and its number. */
+const sums = (page) =>
+  page.evaluate(() => [
+    document.getElementById("sum-count").textContent,
+    document.getElementById("sum-total").textContent,
+    ...[...document.querySelectorAll("#categories tr")].map((row) => {
+      const [head, , total, number] = [...row.cells].map((cell) => cell.textContent);
+      const { width } = row.querySelector(".bar i").getBoundingClientRect();
+      const part = Math.round((100 * width) / row.querySelector(".bar").getBoundingClientRect().width);
+      return `${head} ${part}% ${total} ${number}`;
+    }),
+  ]);
+
+const empty = (page) => page.locator("#nothing:visible").waitFor();
+
+/** Whoever has the token writes it, as another program would. */
+async function put(browser, page, user, { amount = "1", ...fields }) {
+  const { edit_token, users } = await (await page.request.get(`${browser.base}/playground/config`)).json();
+  const entry = {
+    intent: "bookkeeping", 日期: `${month()}-01`, 時間: "00:00", 品項: "麵", 原幣別: "TWD", 原幣金額: 0, 匯率: 1, 付款方式: "現金",
+    交易ID: "20200101-000000", 分類: "飲食", 專案: "日常", 必要性: "必要", 代墊狀態: "無", ...fields,
+  };
+  // A float would not hold all digits that an amount may have.
+  const data = JSON.stringify(entry).replace('"原幣金額":0', `"原幣金額":${amount}`);
+  const headers = { authorization: `Bearer ${edit_token}`, "content-type": "application/json" };
+  const answer = await page.request.put(`${browser.base}/users/${users[user]}/last-transaction`, { data, headers });
+  assert.ok(answer.ok(), await answer.text());
+}
+
+async function download(page) {
+  const saved = page.waitForEvent("download");
+  await page.locator("#csv").click();
+  const file = await saved;
+  const bytes = await readFile(await file.path());
+  assert.deepEqual([...bytes.subarray(0, 3)], [0xef, 0xbb, 0xbf], "a spreadsheet knows by it that this is UTF-8");
+  const lines = bytes.subarray(3).toString("utf8").split("\r\n");
+  assert.equal(lines.pop(), "", "the last line ends too");
+  return { name: file.suggestedFilename(), header: lines.shift().split(","), lines };
+}
+
+export async function ledger_chat(browser) {
+  let page;
+  for (const language of LANGUAGES) {
+    page = await open(browser, language);
+    assert.ok((await text(page, "#nothing")).includes(language.nothing));
+    assert.ok((await text(page, "#nothing")).includes(month()));
+    // Delivered four times: one of them counts.
+    await page.locator("#nothing .example").click();
+    const three = ["飲料|TWD 45|其他|現金", "午餐|TWD 120|其他|現金", "早餐|TWD 50|其他|現金"];
+    await shows(page, three);
+    for (let times = 1; times <= 3; times++) {
+      await page.locator("#redeliver").click();
+      await count(page, ".note .badge.deduped", times);
+    }
+    assert.deepEqual(await table(page), three);
+    assert.deepEqual(await sums(page), [language.counted(3), "215", "其他 100% 215 3"]);
+    assert.equal(await page.locator(".entries th").last().textContent(), language.column);
+    assert.equal(await page.locator("#stream .record").count(), 0, "an entry is no event of the bus");
+
+    await write(page, "上一筆分類改飲食");
+    await shows(page, ["飲料|TWD 45|飲食|現金", ...three.slice(1)]);
+    assert.deepEqual(await sums(page), [language.counted(3), "215", "其他 100% 170 2", "飲食 26% 45 1"]);
+    await write(page, "修改金額 150.10");
+    await shows(page, ["飲料|TWD 150.10|飲食|現金", ...three.slice(1)]);
+    await until(page, "the sum to be exact", () => document.getElementById("sum-total").textContent === "320.1");
+    await browser.shoot(page, `ledger_chat_${language.locale}`);
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.locator("#ledger").screenshot({ path: `${browser.screenshots}/ledger_chat_${language.locale}_phone.png` });
+    await page.setViewportSize({ width: 1280, height: 940 });
+    await write(page, "刪除上一筆");
+    await shows(page, three.slice(1));
+
+    // Half of an entry, and what lacks.
+    await page.locator("#examples .example").nth(1).click();
+    await shows(page, ["午餐|TWD 100|其他|信用卡", ...three.slice(1)]);
+    await write(page, "飯店 USD 12.50 匯率 31.5 信用卡");
+    await shows(page, ["飯店|USD 12.50 × 31.5|其他|信用卡", "午餐|TWD 100|其他|信用卡", ...three.slice(1)]);
+    const [, total] = await sums(page);
+    assert.equal(total, "663.75");
+
+    // The bot counts the same.
+    for (const [example, part] of [["本月", `共 4 筆，合計 ${total} TWD`], ["最近紀錄", "飯店 12.50 USD"]]) {
+      await page.locator("#examples").getByText(example).click();
+      await until(page, part, (part) => document.querySelector(".from-bot:last-child .bubble")?.textContent.includes(part), part);
+    }
+    await write(page, "刪除我的資料");
+    await empty(page);
+    assert.equal(await page.locator(ROWS).and(page.locator(":visible")).count(), 0);
+  }
+  return page;
+}
+
+export async function ledger_months(browser) {
+  let page;
+  for (const language of LANGUAGES) {
+    page = await open(browser, language);
+    await write(page, "書 480.50 行動支付");
+    await write(page, "午餐 120 信用卡");
+    await shows(page, ["午餐|TWD 120|其他|信用卡", "書|TWD 480.50|其他|行動支付"]);
+    await write(page, `修改日期 ${month(-1)}-28`);
+    await shows(page, ["書|TWD 480.50|其他|行動支付"]);
+    await page.locator("#earlier").click();
+    await shows(page, ["午餐|TWD 120|其他|信用卡"]);
+    assert.equal(await page.locator("#month").inputValue(), month(-1));
+    assert.equal(await text(page, `${ROWS} .date`), `${month(-1)}-28`);
+    assert.deepEqual((await download(page)).lines.length, 1);
+    // What is written now belongs to now.
+    await write(page, "晚餐 200 現金");
+    await page.locator("#later").click();
+    await shows(page, ["晚餐|TWD 200|其他|現金", "書|TWD 480.50|其他|行動支付"]);
+    await page.locator("#month").fill(month(-2));
+    await empty(page);
+    assert.ok((await text(page, "#nothing")).includes(month(-2)));
+    await page.locator("#month").fill(month(-1));
+    await shows(page, ["午餐|TWD 120|其他|信用卡"]);
+    await page.locator("#later").click();
+    await count(page, ROWS, 2);
+    // The other user's is another ledger.
+    await page.locator(".user").nth(1 - language.user).click();
+    if (language.user === 0) await empty(page);
+    await page.locator(".user").nth(language.user).click();
+    await count(page, ROWS, 2);
+  }
+  return page;
+}
+
+/** What users write is text, in the table and in a spreadsheet. */
+export async function ledger_csv(browser) {
+  let page;
+  for (const language of LANGUAGES) {
+    page = await open(browser, language, { viewport: { width: 1280, height: 1030 } });
+    const markup = '<img src=x onerror="document.title=1"><script>document.title=1</script>';
+    await put(browser, page, language.user, { 品項: markup, 交易ID: "20200101-000001", 時間: "00:01", 分類: "<b>粗</b>" });
+    await put(browser, page, language.user, { 品項: "=1+1", 交易ID: "20200101-000002", 時間: "00:02", 付款方式: "@SUM(1)", 附註: 'a,"b"' });
+    await write(page, "午餐 120 信用卡");
+    await shows(page, ["午餐|TWD 120|其他|信用卡", "=1+1|TWD 1|飲食|@SUM(1)", `${markup}|TWD 1|<b>粗</b>|現金`]);
+    assert.equal(await page.locator("main img, main script, .ledger td b, .ledger th b").count(), 0);
+    assert.equal(await page.title(), "onetap");
+
+    const { name, header, lines } = await download(page);
+    assert.equal(name, `transactions-${month()}.csv`);
+    for (const field of ["日期", "時間", "品項", "原幣金額", "分類", "付款方式", "交易ID"]) assert.ok(header.includes(field), field);
+    assert.equal(lines.length, 3);
+    assert.ok(lines[0].includes('"<img src=x onerror=""document.title=1""><script>'), lines[0]);
+    assert.ok(lines[1].includes("'=1+1") && lines[1].includes("'@SUM(1)") && lines[1].includes('"a,""b"""'), lines[1]);
+    assert.ok(lines[2].includes("午餐") && lines[2].includes(",120,"), lines[2]);
+    await browser.shoot(page, `ledger_csv_${language.locale}`);
+  }
+  return page;
+}
+
+export async function ledger_outage(browser) {
+  let page;
+  for (const language of LANGUAGES) {
+    page = await open(browser, language, { refusals: [503] });
+    await write(page, THREE);
+    await count(page, ROWS, 3);
+    await page.locator("#down").check();
+    await page.locator("#ledger-problem:visible").waitFor();
+    assert.ok((await text(page, "#ledger-problem")).includes(language.down));
+    assert.ok(await page.locator("#csv").isDisabled());
+    await write(page, "午餐 100 現金");
+    await browser.shoot(page, `ledger_outage_${language.locale}`);
+    await page.locator("#down").uncheck();
+    await page.locator("#ledger-problem").waitFor({ state: "hidden" });
+    await count(page, ROWS, 3);
+    assert.ok(await page.locator("#csv").isEnabled());
+
+    // An outage that no switch announces.
+    await page.route("**/transactions?**", (route) => route.fulfill({ status: 503, json: { success: false, message: "系統暫時無法讀取交易記錄，請稍後再試" } }));
+    await write(page, "晚餐 200 現金");
+    await page.locator("#ledger-problem:visible").waitFor();
+    assert.ok((await text(page, "#ledger-problem")).endsWith("系統暫時無法讀取交易記錄，請稍後再試"));
+    await page.unroute("**/transactions?**");
+    await count(page, ROWS, 4);
+    await page.locator("#ledger-problem").waitFor({ state: "hidden" });
+  }
+  return page;
+}
+
+/** Hundreds of entries, and words and amounts as long as they may be. */
+export async function ledger_long(browser) {
+  const page = await open(browser, LANGUAGES[0]);
+  const watching = await open(browser, LANGUAGES[0], { viewport: { width: 360, height: 740 }, hasTouch: true });
+  const users = await page.locator(".user").evaluateAll((all) => all.map((each) => each.dataset.user));
+  const letters = [..."abcdefghijklmnopqrst"];
+  for (const first of letters.slice(0, 11)) {
+    // More than the page's own box takes.
+    const words = letters.map((second, n) => `點心${first}${second} ${n + 1}.50`).join("、") + " 現金";
+    const events = [{ type: "message", message: { type: "text", text: words } }];
+    const answer = await page.request.post(`${browser.base}/playground/deliver`, { data: { user: users[0], events } });
+    assert.equal((await answer.json()).deliveries[0].events[0].path, "handled");
+  }
+  await put(browser, page, 0, { 品項: "很長的品項".repeat(20), 付款方式: "某銀行聯名簽帳金融信用卡", 分類: "一個名字很長的分類" });
+  for (const each of [page, watching]) {
+    await until(each, "every entry to be counted", () => document.getElementById("sum-count").textContent === "221 entries");
+    await count(each, ROWS, 200);
+    assert.match(await text(each, "#entries-more"), /200 of 221/);
+    assert.match(await text(each, ROWS), /點心kt/);
+  }
+  assert.equal((await download(page)).lines.length, 221);
+  await write(page, "刪除我的資料");
+  for (const each of [page, watching]) await empty(each);
+  const wide = { 品項: "LongWordWithoutAnySpace".repeat(8), 原幣別: "USD", 付款方式: "某銀行聯名簽帳金融信用卡", 分類: "一個名字很長的分類", 匯率: 31.5 };
+  await put(browser, page, 0, wide);
+  const huge = { 交易ID: "20200101-000003", 品項: "很長的品項".repeat(20) };
+  await put(browser, page, 0, { ...huge, amount: "999999999999999999.99999999" });
+  for (const [each, width] of [[page, "desktop"], [watching, "phone"]]) {
+    await count(each, ROWS, 2);
+    await each.locator("#ledger").screenshot({ path: `${browser.screenshots}/ledger_long_${width}.png` });
+    assert.equal(await each.evaluate(() => document.scrollingElement.scrollWidth - innerWidth), 0, width);
+    assert.equal(await each.locator(".entries").evaluate((box) => box.scrollWidth - box.clientWidth), 0, "nothing is scrolled sideways");
+  }
   return page;
 }

@@ -6,8 +6,13 @@ import { count, text, until } from "./browser.mjs";
 async function fill(page) {
   await page.locator("#double").click();
   await count(page, '.from-bot[data-path="handled"]', 1);
+  await page.locator("#examples .example").first().click();
+  await count(page, "#entries tr", 3);
   await page.locator("#record").click();
-  await page.locator(".receipt .amount").waitFor();
+  await count(page, "#entries tr", 4);
+  await until(page, "the sample to be the last transaction", () => document.querySelector(".receipt .amount")?.textContent === "TWD 120");
+  for (const name of ["A", "B"]) await page.locator(`.tab[data-tab="${name}"] .quiet`).click();
+  await count(page, ".tab .badge:not([hidden])", 0);
   await page.locator("#both").click();
   await count(page, ".tab .result[data-status]", 2);
   await page.locator("#job button[type=submit]").click();
@@ -38,7 +43,7 @@ const light = (page, selector, property) =>
 export async function dark_mode(browser) {
   const page = await browser.open({ colorScheme: "dark", refusals: [412] });
   await fill(page);
-  for (const part of ["body", ".card", ".phone", ".from-bot .bubble", ".list", ".tab select"]) {
+  for (const part of ["body", ".card", ".phone", ".from-bot .bubble", ".list", ".tab select", ".entries", "#month"]) {
     assert.ok((await light(page, part, "backgroundColor")) < 0.25, `${part} is dark`);
     assert.ok((await light(page, part, "color")) > 0.6, `the text of ${part} is light`);
   }
@@ -92,9 +97,12 @@ export async function lost(browser) {
 
 /** The picture of the README, and its three sisters. */
 export async function pictures(browser) {
-  const size = { viewport: { width: 1280, height: 1030 }, refusals: [412] };
+  const size = { viewport: { width: 1280, height: 1290 }, refusals: [412] };
   const page = await browser.open(size);
   await fill(page);
+  await page.locator("#text").fill("計程車 250 現金");
+  await page.locator("#text").press("Enter");
+  await count(page, "#entries tr", 5);
   await page.locator("#twenty").click();
   // With the lock held, if this machine is quick enough to show it.
   await page.locator(".holding.held").first().waitFor({ timeout: 5000 }).catch(() => {});

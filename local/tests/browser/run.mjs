@@ -3,11 +3,12 @@ import { mkdirSync } from "node:fs";
 import { Browser } from "./browser.mjs";
 import * as bus from "./bus.mjs";
 import * as chat from "./chat.mjs";
+import * as last from "./last.mjs";
 import * as ledger from "./ledger.mjs";
 import * as page from "./page.mjs";
 
 const [base, screenshots, name] = process.argv.slice(2);
-const play = { ...bus, ...chat, ...ledger, ...page }[name];
+const play = { ...bus, ...chat, ...last, ...ledger, ...page }[name];
 if (!play) throw new Error(`there is no scenario ${name}`);
 mkdirSync(screenshots, { recursive: true });
 

@@ -26,12 +26,13 @@ fn is_whole(told: &str, store: &str) {
         "forecast, 1 please wait",
         "forecast, 19 please wait",
         "1 entry, 1 reply, 3 passed over",
+        "3 rows in the ledger, 215 TWD, 1 reply, 3 passed over",
         "2 accepted, 2 kept",
         "1 conflict told, 0 changes",
         "1 write, 1 same answer again, 0 edits lost",
         "30 sent, 1 kill, 10 effects, 0 lost to dead letters",
         "10 events seen, 0 seen twice",
-        "0 keys left",
+        "0 keys left, 0 rows left",
     ] {
         assert_eq!(rows.iter().filter(|line| line.contains(row)).count(), 1, "{row}\n{told}");
     }

@@ -25,6 +25,7 @@ const WEATHER: &str = include_str!("../../../shared/weather/tests/fixtures/open-
 async fn every_path_answers() {
     let runner = Runner::start().await;
     let transaction = format!("/users/{ALICE}/last-transaction");
+    let transactions = format!("/users/{ALICE}/transactions?month=2026-11");
     for (method, path, status) in [
         (Method::GET, "/", 200),
         (Method::GET, "/playground/index.html", 200),
@@ -35,6 +36,7 @@ async fn every_path_answers() {
         (Method::GET, "/health", 200),
         (Method::GET, "/openapi.json", 200),
         (Method::GET, transaction.as_str(), 401),
+        (Method::GET, transactions.as_str(), 401),
         (Method::GET, "/jobs/job-1/events?domain=scan", 401),
         (Method::GET, "/jobs/job-1?domain=scan", 401),
         (Method::POST, "/line/webhook", 401),
