@@ -238,6 +238,15 @@ async fn a_log_that_takes_no_more_records_leaves_nothing_of_the_batch() {
         assert!(store.read(&good, None, 10).await.unwrap().is_empty());
         assert_ne!(command(&redis, &["PTTL", good.as_str()]).await, "-1");
 
+        // An empty stream, as a clear leaves it, keeps its last position.
+        let emptied = names.log("emptied");
+        command(&redis, &["XADD", emptied.as_str(), "7-0", "data", "1"]).await;
+        command(&redis, &["XTRIM", emptied.as_str(), "MAXLEN", "0"]).await;
+        let refilled = Batch::new().append(&emptied, "2", Keep::all_for(HOUR)).and(batch.clone());
+        assert!(store.commit(&refilled).await.is_err());
+        assert_eq!(command(&redis, &["EXISTS", emptied.as_str()]).await, "1");
+        assert_eq!(command(&redis, &["XLEN", emptied.as_str()]).await, "0");
+
         // The first of two appends takes the last position: both are undone.
         let near = names.log("near");
         let last_but_one = format!("{0}-{1}", u64::MAX, u64::MAX - 1);
