@@ -156,7 +156,9 @@ async fn leftovers_of_a_clear_are_never_seen_and_go_with_the_next() {
     stage.fail_after(5);
     applied(&stage.store, Batch::new().clear(&log)).await;
     stage.proxy.inject(None);
-    assert_eq!(items(&url, &log).await.0, 70, "the clear was interrupted");
+    // A deletion that was given up may still arrive, but not the one that failed too often.
+    let left = items(&url, &log).await.0;
+    assert!((20..=70).contains(&left), "{left}");
     assert_eq!(texts(&stage.store, &log).await, Vec::<String>::new());
     assert_eq!(stage.store.read(&log, Some(old[3]), 10).await.unwrap(), Vec::new());
 
@@ -173,7 +175,8 @@ async fn leftovers_of_a_clear_are_never_seen_and_go_with_the_next() {
     stage.fail_after(2);
     applied(&stage.store, Batch::new().clear(&log)).await;
     stage.proxy.inject(None);
-    assert_eq!(items(&url, &log).await.0, 73);
+    let left = items(&url, &log).await.0;
+    assert!((23..=73).contains(&left), "{left}");
     applied(&stage.store, Batch::new().clear(&log)).await;
     assert_eq!(items(&url, &log).await.0, 0);
 }
@@ -210,7 +213,7 @@ async fn a_second_clear_that_cannot_delete_what_is_left_writes_nothing() {
 
 #[tokio::test]
 async fn what_a_clear_cannot_delete_in_time_does_not_make_it_fail() {
-    let stage = Stage::new(1_000).await;
+    let stage = Stage::new(3_000).await;
     let names = Names::new();
     for (n, fault) in [Fault::Hang, Fault::Close, Fault::Html].into_iter().enumerate() {
         let log = names.log(&n.to_string());
@@ -220,7 +223,7 @@ async fn what_a_clear_cannot_delete_in_time_does_not_make_it_fail() {
         let batches = [Batch::new().clear(&log)];
         let (answers, took) = support::timed(stage.store.commit_each(&batches)).await;
         assert!(matches!(answers[..], [Ok(Commit::Applied(_))]), "{answers:?}");
-        assert!(took < Duration::from_secs(3), "{took:?}");
+        assert!(took < Duration::from_secs(6), "{took:?}");
         stage.proxy.inject(None);
         assert_eq!(texts(&stage.store, &log).await, Vec::<String>::new());
     }
