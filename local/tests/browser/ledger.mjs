@@ -256,5 +256,10 @@ export async function ledger_long(browser) {
     assert.equal(await each.evaluate(() => document.scrollingElement.scrollWidth - innerWidth), 0, width);
     assert.equal(await each.locator(".entries").evaluate((box) => box.scrollWidth - box.clientWidth), 0, "nothing is scrolled sideways");
   }
+  for (const width of [1480, 1280, 1130, 900, 770, 640, 360]) {
+    await watching.setViewportSize({ width, height: 740 });
+    const room = await watching.locator(`${ROWS} .what`).first().evaluate((cell) => cell.getBoundingClientRect().width);
+    assert.ok(room >= 80, `an item has ${room} pixels on a page of ${width}`);
+  }
   return page;
 }
