@@ -10,8 +10,10 @@
 mod drive;
 mod function;
 mod gate;
+mod ledger;
 mod published;
 mod scenario;
+mod traces;
 
 pub use drive::World;
 pub use function::{Order, Report, Request, carry_out};

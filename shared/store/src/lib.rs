@@ -61,7 +61,7 @@ pub use round::{Answers, Round, Ticket};
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// The value of each of `keys`, in their order: each as of the latest commit, not all as of the same one. This is one
-    /// round trip.
+    /// round trip. A key is named once, and there are at most [`MAX_WRITES`] of them.
     async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error>;
 
     /// The value of `key`, as of the latest commit.

@@ -10,6 +10,7 @@ use onetap_store::{Key, Log, Position, Store};
 use serde_json::Value;
 
 use super::function::Request;
+use super::ledger::Ledger;
 
 /// One thing that a platform asks for, and dies in the middle of.
 #[derive(Clone, Debug)]
@@ -22,6 +23,9 @@ pub struct Scenario {
     pub request: Request,
     /// What somebody else does between the crash and the retry, to the value under the first of `keys`.
     pub between: Option<Request>,
+    /// What happens when everything has been seen; after it everything is looked at once more, down to what only the
+    /// server sees.
+    pub afterwards: Vec<Request>,
     /// The statuses that the retry may end with, the first of them being that of an undisturbed run.
     pub ends_with: &'static [u16],
     /// Whether the request has a key under which its answer is kept.
@@ -30,6 +34,10 @@ pub struct Scenario {
     pub keys: Vec<String>,
     /// The logs with its effects.
     pub logs: Vec<String>,
+    /// The users with its effects in their ledgers.
+    pub ledgers: Vec<String>,
+    /// The number of records that an undisturbed run leaves in them, with those of what comes before and between.
+    pub records: usize,
     /// The locks that it takes.
     pub locks: Vec<String>,
     /// The reply tokens that LINE has given it.
@@ -47,10 +55,13 @@ impl Scenario {
             before: Vec::new(),
             request,
             between: None,
+            afterwards: Vec::new(),
             ends_with: &[200],
             keyed: false,
             keys: Vec::new(),
             logs: Vec::new(),
+            ledgers: Vec::new(),
+            records: 0,
             locks: Vec::new(),
             replies: Vec::new(),
             may_wait: Vec::new(),
@@ -69,13 +80,21 @@ impl Scenario {
             before: self.before.iter().map(request).collect(),
             request: request(&self.request),
             between: self.between.as_ref().map(request),
+            afterwards: self.afterwards.iter().map(request).collect(),
             keys: texts(&self.keys),
             logs: texts(&self.logs),
+            ledgers: texts(&self.ledgers),
             locks: texts(&self.locks),
             replies: texts(&self.replies),
             may_wait: texts(&self.may_wait),
             ..self.clone()
         }
+    }
+
+    /// Everything that is asked for in it, as one text.
+    pub(super) fn words(&self) -> String {
+        let asked = self.before.iter().chain([&self.request]).chain(&self.between).chain(&self.afterwards);
+        asked.map(|request| serde_json::to_string(request).unwrap()).collect()
     }
 }
 
@@ -91,6 +110,13 @@ pub(super) async fn observe(
 ) -> Observation {
     let mut seen = Observation::new();
     let mut records: Vec<(Position, String)> = Vec::new();
+    let words = run.words();
+    let mut ledgers = Vec::new();
+    for user in &run.ledgers {
+        let ledger = Ledger::read(user, &words, store).await;
+        seen.extend(ledger.seen());
+        ledgers.push(ledger);
+    }
     for name in &run.logs {
         let log = store.read(&Log::new(name.as_str()).unwrap(), None, 10_000).await.unwrap();
         // A stream has other runs' events too, and which stream it is depends on the id.
@@ -104,12 +130,13 @@ pub(super) async fn observe(
     }
     for name in &run.keys {
         let value = store.get(&Key::new(name.as_str()).unwrap()).await.unwrap();
+        let ledger = ledgers.iter().find(|ledger| ledger.has(name));
         let value = value.map(|text| match text.parse::<Position>() {
             Ok(position) => match records.iter().any(|(at, text)| *at == position && marker(text) == *name) {
                 true => "the position of its event".to_owned(),
                 false => "the position of something else".to_owned(),
             },
-            Err(_) => serde_json::from_str(&text).map_or(text, |json| masked(json).to_string()),
+            Err(_) => serde_json::from_str(&text).map_or(text, |json| masked(json, ledger).to_string()),
         });
         seen.insert(name.clone(), value.into_iter().collect());
     }
@@ -132,19 +159,24 @@ fn marker(event: &str) -> String {
     format!("published:{}:{}:{}", text("job_id"), text("stage"), event["seq"])
 }
 
-/// Without what is new in every run: owners, and the time of day. A marker that has the answer in it is as good as one
-/// that says that the answer was given.
-fn masked(json: Value) -> Value {
+/// Without what is new in every run: owners, and the time of day. An entry is told by the number that it has in its
+/// ledger. A marker that has the answer in it is as good as one that says that the answer was given.
+pub(super) fn masked(json: Value, ledger: Option<&Ledger>) -> Value {
     match json {
         Value::Object(map) => {
             let mask = |(name, value): (String, Value)| match name.as_str() {
-                "owner" | "since" | "交易ID" | "日期" | "時間" => (name, Value::from("…")),
+                "交易ID" | "last_id" | "日期" => {
+                    let text = value.as_str().unwrap_or_default();
+                    let known = ledger.and_then(|ledger| ledger.general(text));
+                    (name, known.unwrap_or_else(|| "…".to_owned()).into())
+                }
+                "owner" | "since" | "時間" | "at" => (name, Value::from("…")),
                 "ok" if value == "answered" || value.get("answer").is_some() => (name, "done".into()),
-                _ => (name, masked(value)),
+                _ => (name, masked(value, ledger)),
             };
             map.into_iter().map(mask).collect()
         }
-        Value::Array(values) => values.into_iter().map(masked).collect(),
+        Value::Array(values) => values.into_iter().map(|value| masked(value, ledger)).collect(),
         other => other,
     }
 }

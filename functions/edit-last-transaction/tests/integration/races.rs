@@ -203,6 +203,7 @@ async fn round_trips_are_as_few_as_promised(store: Arc<dyn Store>) {
                 counted.calls()
             }
         };
+    // The first PUT of a user guesses right that nothing is there. A later one does not: there is a ledger.
     assert_eq!(costs("PUT", &[], LUNCH).await, 1);
     assert_eq!(costs("PUT", &[], LUNCH).await, 2);
     assert_eq!(costs("GET", &[], "").await, 1);

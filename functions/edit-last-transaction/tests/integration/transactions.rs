@@ -234,7 +234,7 @@ async fn a_store_that_is_down_is_503_on_every_page() {
     }
     let counting = Faulty::counting(Arc::clone(&api.store));
     api.through(Arc::clone(&counting) as Arc<dyn Store>).transactions(NOVEMBER, &[]).await;
-    assert_eq!(counting.calls(), 3, "pages of 1000, and a look at the first record");
+    assert_eq!(counting.calls(), 3, "two pages of 1000, and whether the log was cleared between them");
 }
 
 #[tokio::test]

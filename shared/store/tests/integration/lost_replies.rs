@@ -10,7 +10,7 @@ use onetap_servers::{Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
 use onetap_store::lease::Acquire;
 use onetap_store::testing::conformance::Names;
 use onetap_store::testing::{Fault as Trouble, Faulty};
-use onetap_store::{Batch, Edit, Expect, Key, Lease, Memory, Store, Values, edit};
+use onetap_store::{Batch, Commit, Edit, Expect, Keep, Key, Lease, Memory, Store, Values, edit};
 use support::PATIENT;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -211,4 +211,59 @@ async fn an_increment_whose_connection_breaks_is_made_once_on_dynamodb() {
     let ended = increment(&store, &key).await;
     assert!(is_unknown(&ended), "{ended:?}");
     assert_eq!(store.get(&key).await.unwrap().as_deref(), Some("1"));
+}
+
+/// A clear is sent once, because a record may be appended between two sends. With a marker in its batch it is sent again, and
+/// the marker tells that it was done.
+async fn a_clear_is_sent_again_with_a_marker_only(
+    store: Arc<dyn Store>,
+    lose_reply: impl Fn(),
+    writes: impl Fn() -> usize,
+) {
+    let names = Names::new();
+    let (log, marker) = (names.log("log"), names.key("marker"));
+    let append = Batch::new().append(&log, "record", Keep::all_for(HOUR));
+    for (batch, sent) in [
+        (Batch::new().clear(&log), 1),
+        (Batch::new().clear(&log).put(&marker, Expect::Absent, "mine", HOUR), 2),
+    ] {
+        assert!(matches!(store.commit(&append).await, Ok(Commit::Applied(_))));
+        let before = writes();
+        lose_reply();
+        let answer = store.commit(&batch).await;
+        match sent {
+            1 => assert!(answer.is_err_and(|error| error.maybe_applied())),
+            _ => match answer.unwrap() {
+                Commit::Refused(refusal) => assert_eq!(refusal[0].there.as_deref(), Some("mine")),
+                Commit::Applied(_) => panic!("applied twice"),
+            },
+        }
+        assert_eq!(writes() - before, sent);
+        assert!(store.read(&log, None, 10).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_clear_is_sent_again_with_a_marker_only_on_upstash() {
+    let redis = Redis::start().await;
+    let gateway = Upstash::start(&redis.url()).await;
+    let store = support::store(&support::upstash(gateway.url(), gateway.token(), PATIENT));
+    let lose_reply = || gateway.inject_next(vec![Fault::DropReply]);
+    a_clear_is_sent_again_with_a_marker_only(store, lose_reply, || gateway.requests()).await;
+}
+
+#[tokio::test]
+async fn a_clear_is_sent_again_with_a_marker_only_on_dynamodb() {
+    let server = onetap_servers::Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    let proxy = Proxy::start(&server.url()).await;
+    let store = support::store(&support::dynamodb(proxy.url(), PATIENT));
+    // The head is read first.
+    let lose_reply = || proxy.inject_next(vec![Fault::Delay(Duration::ZERO), Fault::DropReply]);
+    let writes = || {
+        let operations = proxy.operations();
+        operations.iter().filter(|name| ["PutItem", "TransactWriteItems"].contains(&name.as_str())).count()
+    };
+    a_clear_is_sent_again_with_a_marker_only(store, lose_reply, writes).await;
 }

@@ -17,12 +17,15 @@ struct Append<'a> {
     by: u64,
 }
 
+/// A reading: whether it began at the beginning, and what it brought.
+type Reading<'a> = (&'a Operation, bool, &'a [(String, String)]);
+
 /// One log and all that was said of it.
 #[derive(Default)]
 struct Story<'a> {
     appends: Vec<Append<'a>>,
     clears: Vec<&'a Operation>,
-    readings: Vec<(&'a Operation, bool, &'a [(String, String)])>,
+    readings: Vec<Reading<'a>>,
     /// The positions that the appends were told.
     told: Vec<(&'a Operation, &'a str, &'a str)>,
 }
@@ -33,11 +36,11 @@ pub(super) fn names(history: &History) -> BTreeSet<&str> {
         Call::Commit(changes) => Some(changes),
         _ => None,
     });
-    let cleared = |change| match change {
-        &Change::Clear { ref log } => Some(log.as_str()),
+    let cleared = commits.flatten().filter_map(|change| match change {
+        Change::Clear { log } => Some(log.as_str()),
         _ => None,
-    };
-    commits.flatten().filter_map(cleared).collect()
+    });
+    cleared.collect()
 }
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
@@ -187,7 +190,7 @@ fn lacks_what_it_may(
                 let may_be_gone = |clear: &&Operation| {
                     clear.start <= reading.window().1 && clear.window().1 >= append.operation.start
                 };
-                if !story.clears.iter().any(|clear| may_be_gone(clear)) {
+                if !story.clears.iter().any(may_be_gone) {
                     let what =
                         format!("{:?} was in {name}, and a later reading does not have it", append.texts);
                     violations.push(Violation::new(what, [append.operation, reading]));

@@ -95,6 +95,7 @@ macro_rules! promises {
             one_of_a_hundred_racing_claims_wins
             any_text_comes_back_as_it_was
             a_value_of_300_kb_comes_back
+            several_keys_are_read_in_their_order
             keys_with_any_characters_are_distinct
             a_key_must_have_1_to_2048_bytes
             a_batch_that_names_a_key_twice_is_rejected

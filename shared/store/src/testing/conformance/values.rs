@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{HOUR, Names, applied, holds, is, refused, rejected, texts, there};
-use crate::{Batch, Channel, Error, Expect, Keep, Key, Log, MAX_NAME, MAX_TTL, MAX_WRITES, Store, Value};
+use crate::{
+    Batch, Channel, Error, Expect, Keep, Key, Log, MAX_NAME, MAX_TTL, MAX_WRITES, Store, Ttl, Value,
+};
 
 pub async fn any_text_comes_back_as_it_was(store: Arc<dyn Store>) {
     let names = Names::new();
@@ -44,6 +46,23 @@ pub async fn a_value_of_300_kb_comes_back(store: Arc<dyn Store>) {
     applied(&store, Batch::new().put(&key, Expect::Absent, large.as_str(), HOUR)).await;
     assert!(store.get(&key).await.unwrap().as_deref() == Some(&large));
     applied(&store, Batch::new().put(&key, is(&large), "small", HOUR)).await;
+}
+
+pub async fn several_keys_are_read_in_their_order(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let keys = ["a", "absent", "b", "ended"].map(|name| names.key(name));
+    let [a, _, b, ended] = &keys;
+    let batch = Batch::new().put(a, Expect::Absent, "", HOUR).put(b, Expect::Absent, "two", Ttl::Forever);
+    applied(&store, batch.put(ended, Expect::Absent, "x", Duration::from_millis(1))).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(store.get_all(&keys).await, Ok(vec![text(""), None, text("two"), None]));
+    assert_eq!(store.get_all(&[b.clone(), a.clone()]).await, Ok(vec![text("two"), text("")]));
+    assert_eq!(store.get_all(&[]).await, Ok(Vec::new()));
+    let log = names.log("log");
+    applied(&store, Batch::new().append(&log, "x", Keep::all_for(HOUR))).await;
+    let mixed = [a.clone(), Key::new(log.as_str()).unwrap()];
+    assert!(matches!(store.get_all(&mixed).await, Err(Error::Decode { .. })));
 }
 
 pub async fn keys_with_any_characters_are_distinct(store: Arc<dyn Store>) {
