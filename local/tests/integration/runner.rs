@@ -25,6 +25,7 @@ const WEATHER: &str = include_str!("../../../shared/weather/tests/fixtures/open-
 async fn every_path_answers() {
     let runner = Runner::start().await;
     let transaction = format!("/users/{ALICE}/last-transaction");
+    let month = format!("/users/{ALICE}/transactions?month=2025-11");
     for (method, path, status) in [
         (Method::GET, "/", 200),
         (Method::GET, "/playground/index.html", 200),
@@ -35,6 +36,7 @@ async fn every_path_answers() {
         (Method::GET, "/health", 200),
         (Method::GET, "/openapi.json", 200),
         (Method::GET, transaction.as_str(), 401),
+        (Method::GET, month.as_str(), 401),
         (Method::GET, "/jobs/job-1/events?domain=scan", 401),
         (Method::GET, "/jobs/job-1?domain=scan", 401),
         (Method::POST, "/line/webhook", 401),
@@ -65,6 +67,23 @@ async fn every_path_answers() {
     );
     let page = runner.call(Method::GET, "/", "").await;
     assert!(page.text.contains("<title>") && page.header("content-type").unwrap().starts_with("text/html"));
+}
+
+#[tokio::test]
+async fn the_query_of_a_month_reaches_its_function() {
+    let runner = Runner::start().await;
+    let bearer = format!("Bearer {}", runner.secret("EDIT_API_TOKEN"));
+    let headers = [("authorization", bearer.as_str())];
+    let month = |query: &str| {
+        let path = format!("/users/{ALICE}/transactions?{query}");
+        let client = &runner.client;
+        async move { client.call(Method::GET, &path, &headers, String::new()).await.unwrap() }
+    };
+    assert_eq!(month("month=2025-11").await.json["month"], "2025-11");
+    assert_eq!(month("month=2025-13").await.status, 400);
+    let csv = month("month=2025-11&format=csv").await;
+    assert_eq!(csv.header("content-disposition"), Some("attachment; filename=\"transactions-2025-11.csv\""));
+    assert!(csv.text.starts_with("\u{feff}intent,"), "{}", csv.text);
 }
 
 #[tokio::test]
