@@ -70,6 +70,23 @@ async fn every_path_answers() {
 }
 
 #[tokio::test]
+async fn the_query_of_a_month_reaches_its_function() {
+    let runner = Runner::start().await;
+    let bearer = format!("Bearer {}", runner.secret("EDIT_API_TOKEN"));
+    let headers = [("authorization", bearer.as_str())];
+    let month = |query: &str| {
+        let path = format!("/users/{ALICE}/transactions?{query}");
+        let client = &runner.client;
+        async move { client.call(Method::GET, &path, &headers, String::new()).await.unwrap() }
+    };
+    assert_eq!(month("month=2025-11").await.json["month"], "2025-11");
+    assert_eq!(month("month=2025-13").await.status, 400);
+    let csv = month("month=2025-11&format=csv").await;
+    assert_eq!(csv.header("content-disposition"), Some("attachment; filename=\"transactions-2025-11.csv\""));
+    assert!(csv.text.starts_with("\u{feff}intent,"), "{}", csv.text);
+}
+
+#[tokio::test]
 async fn of_twenty_taps_at_once_one_is_answered_with_a_forecast() {
     let gate = Arc::new(Semaphore::new(0));
     let service = Broken::start(Fault::Status(200, WEATHER.to_owned())).await;

@@ -47,8 +47,8 @@ impl Csv {
     }
 }
 
-/// Whether a spreadsheet may run the text of a cell. Blanks and invisible characters before the sign do not protect: some
-/// programs drop them.
+/// Whether a spreadsheet may run the text of a cell. Blanks and invisible characters before the sign do not protect:
+/// LibreOffice, for one, drops a NUL and then finds a formula.
 fn is_formula(text: &str) -> bool {
     let is_sign = |c: char| matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠');
     let is_invisible =

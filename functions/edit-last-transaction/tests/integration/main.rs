@@ -11,6 +11,7 @@ mod processes;
 mod races;
 mod redis;
 mod seed_002;
+mod spreadsheet;
 mod start;
 #[path = "../support/mod.rs"]
 mod support;
