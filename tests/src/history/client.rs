@@ -15,6 +15,7 @@ use onetap_store::{
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
+use super::book::{self, Asked, BOOK_KEY_PART};
 use super::check::number;
 use super::event::{Answer, Call, Change, Expected, Layer};
 use super::journal::Journal;
@@ -101,9 +102,10 @@ impl Client {
             }
             self.round = now.saturating_sub(self.plan.start) / self.plan.round;
             match self.seed.below(100) {
-                0..20 => self.swap().await,
-                20..48 => self.lock().await,
-                48..58 => self.execute().await,
+                0..16 => self.swap().await,
+                16..40 => self.lock().await,
+                40..50 => self.keep_book().await,
+                50..58 => self.execute().await,
                 58..64 => self.run_at_most_once().await,
                 64..76 => self.deposit().await,
                 76..91 => self.publish().await,
@@ -307,6 +309,36 @@ impl Client {
             }
         };
         let _ = self.store.commit(&batch).await;
+    }
+
+    /// Changes a ledger. A call with a key is made by several clients.
+    async fn keep_book(&mut self) {
+        let (ledger, kind, job) = (self.seed.below(2), self.seed.below(100), self.seed.below(2));
+        let user = format!("{}-{}-{ledger}", self.plan.prefix, self.round);
+        let is_keyed = self.seed.percent(60);
+        let key = format!("{}/{}{BOOK_KEY_PART}{ledger}/{kind}/{job}", self.plan.prefix, self.round);
+        let key = is_keyed.then_some(key);
+        // With the key everything is the same, whoever calls.
+        let text = key.clone().unwrap_or_else(|| format!("{} {user}", self.unique()));
+        let drawn = self.seed.next();
+        let shared = ((self.round * 2 + ledger) * 100 + kind) * 2 + job;
+        let mut choice = Seed::new(if is_keyed { shared } else { drawn });
+        let mut date = || ["2025-10-31", "2025-11-29", "2025-12-01"][choice.below(3) as usize].to_owned();
+        let asked = match kind {
+            0..25 => Asked::Note(vec![book::item(&text)]),
+            25..40 => Asked::Note([1, 2, 3].map(|n| book::item(&format!("{text} {n}"))).to_vec()),
+            40..55 => {
+                let (item, date) = (book::item(&text), date());
+                Asked::Put { item, id: book::id(choice.next()), date }
+            }
+            55..70 => Asked::Remark(text),
+            70..85 => Asked::Date(date()),
+            85..97 => Asked::Delete,
+            _ => Asked::Erase,
+        };
+        let pause = self.seed.up_to(self.plan.lease / 2);
+        let request = book::Request { user, asked, key };
+        request.make(&self.store, &self.idem, &self.journal, pause).await;
     }
 
     /// Reads a key or a log.

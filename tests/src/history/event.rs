@@ -3,6 +3,8 @@
 use onetap_store::{Batch, Commit, Error, Expect, Position, Record, Value, Write};
 use serde::{Deserialize, Serialize};
 
+use super::book::Asked;
+
 /// One line: something began, ended, or went wrong. Times are microseconds of a clock that all clients share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -91,6 +93,15 @@ pub enum Call {
     },
     /// The function of an at-most-once key: it has begun.
     Run(String),
+    /// A change of a user's ledger.
+    Ledger {
+        /// The user.
+        user: String,
+        /// The change.
+        asked: Asked,
+        /// The idempotency key, if there is one.
+        key: Option<String>,
+    },
     /// One record for one marker, however often it is asked for.
     Publish {
         /// The marker.

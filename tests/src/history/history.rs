@@ -91,6 +91,14 @@ impl History {
         self.operations.iter().filter(|operation| operation.layer == Layer::Store).count()
     }
 
+    /// How many changes of ledgers were confirmed.
+    pub fn ledger_changes(&self) -> usize {
+        let confirmed = |operation: &&Operation| {
+            matches!((&operation.call, &operation.answer), (Call::Ledger { .. }, Answer::Result(_)))
+        };
+        self.operations.iter().filter(confirmed).count()
+    }
+
     /// How many of them never had a certain answer.
     pub fn unknown(&self) -> usize {
         let unknown = |operation: &&Operation| {

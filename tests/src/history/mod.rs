@@ -16,6 +16,7 @@
 //!
 //! - `event.rs`: the lines of a history. `journal.rs` writes them, `history.rs` reads them.
 //! - `recorder.rs`: a store that writes down every call. `client.rs`: the random workload of a client.
+//! - `book.rs`: what a client does to the ledgers.
 //! - `check/`: the linearizability checker, without I/O: a history in, a report out.
 //! - `trouble.rs`: faults inside a process. `link.rs`: faults on the network. `schedule.rs`: which fault when.
 //! - `arena.rs`: the servers. `process.rs`: a client as a process. `run.rs`, `lanes.rs`: one run from start to report.
@@ -29,6 +30,7 @@
 )]
 
 pub mod arena;
+pub mod book;
 pub mod check;
 pub mod client;
 pub mod event;

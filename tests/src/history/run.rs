@@ -61,6 +61,8 @@ impl Outcome {
             panic!("ONETAP_SEED={seed} on {name}, history in {}:\n{all}", file.display());
         }
         assert!(self.report.calls >= least, "ONETAP_SEED={seed} on {name}: only {} calls", self.report.calls);
+        let changes = self.history.ledger_changes();
+        assert!(changes >= least / 50, "ONETAP_SEED={seed} on {name}: only {changes} changes of ledgers");
         for kind in Kind::on(self.backend) {
             let happened = self.history.faults.iter().any(|fault| fault.kind == kind.name());
             assert!(happened, "ONETAP_SEED={seed} on {name}: no fault of the kind {:?}", kind.name());

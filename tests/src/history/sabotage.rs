@@ -2,6 +2,7 @@
 //! checker must see every one of them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,11 +46,17 @@ pub enum Fence {
     Clear,
     /// Only the first of several appends to a log is in the batch, and the others follow it.
     Appends,
+    /// The records of a ledger are appended before the batch that they belong to.
+    EarlyRecords,
+    /// The records of a ledger are appended after the batch that they belong to.
+    LateRecords,
+    /// The records of a ledger are sometimes forgotten.
+    ForgottenRecords,
 }
 
 impl Fence {
     /// All of them.
-    pub const ALL: [Fence; 17] = [
+    pub const ALL: [Fence; 20] = [
         Fence::Guard,
         Fence::Swap,
         Fence::Claim,
@@ -67,6 +74,9 @@ impl Fence {
         Fence::FreshReads,
         Fence::Clear,
         Fence::Appends,
+        Fence::EarlyRecords,
+        Fence::LateRecords,
+        Fence::ForgottenRecords,
     ];
 }
 
@@ -77,12 +87,14 @@ pub struct Sabotage {
     fence: Fence,
     /// What reads were answered, for the one that goes on answering it.
     seen: Mutex<HashMap<Key, Option<String>>>,
+    /// How often it was asked for what it sometimes forgets.
+    asked: AtomicUsize,
 }
 
 impl Sabotage {
     /// `store` without `fence`.
     pub fn new(store: Arc<dyn Store>, fence: Fence) -> Sabotage {
-        Sabotage { store, fence, seen: Mutex::default() }
+        Sabotage { store, fence, seen: Mutex::default(), asked: AtomicUsize::new(0) }
     }
 
     /// The batch as this store understands it.
@@ -185,6 +197,19 @@ fn has_append(batch: &Batch) -> bool {
     batch.writes().iter().any(is_append)
 }
 
+/// Whether it has records of a ledger, beside other writes.
+fn is_ledgers(batch: &Batch) -> bool {
+    let is_record =
+        |write: &Write| matches!(write, Write::Append { text, .. } if text.starts_with(r#"{"op":"#));
+    batch.writes().iter().any(is_record) && !batch.writes().iter().all(is_append)
+}
+
+/// The appends of a batch, and the rest of it.
+fn apart(batch: &Batch) -> (Batch, Batch) {
+    let (appends, rest): (Vec<Write>, Vec<Write>) = batch.writes().iter().cloned().partition(is_append);
+    [appends, rest].map(|writes| writes.into_iter().fold(Batch::new(), and)).into()
+}
+
 fn is_append(write: &Write) -> bool {
     matches!(write, Write::Append { .. })
 }
@@ -211,7 +236,20 @@ impl Store for Sabotage {
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         match self.fence {
-            Fence::Marker if has_append(batch) => {
+            Fence::EarlyRecords if is_ledgers(batch) => {
+                let (appends, rest) = apart(batch);
+                self.torn(vec![appends, rest]).await
+            }
+            Fence::LateRecords if is_ledgers(batch) => {
+                let (appends, rest) = apart(batch);
+                self.torn(vec![rest, appends]).await
+            }
+            Fence::ForgottenRecords if is_ledgers(batch) => {
+                let is_forgotten = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(5);
+                let (_, rest) = apart(batch);
+                self.store.commit(if is_forgotten { &rest } else { batch }).await
+            }
+            Fence::Marker if has_append(batch) && !is_ledgers(batch) => {
                 // The effect first, the note of it after: what crashes in between happens again.
                 let (mut appends, mut marker) = (Batch::new(), Batch::new());
                 let mut last = None;

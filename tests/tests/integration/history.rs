@@ -9,19 +9,27 @@ use onetap_servers::heavy_test;
 use onetap_tests::history::run::Side;
 use onetap_tests::history::sabotage::Fence;
 use onetap_tests::history::seed::Seed;
-use onetap_tests::history::{Backend, on_memory, on_servers};
+use onetap_tests::history::{Backend, Outcome, on_memory, on_servers};
 
 /// Of a paused clock: it costs a second or two.
 const ON_MEMORY: Duration = Duration::from_secs(30);
 /// Long enough for a fault of each kind; `scripts/soak` runs for as long as one likes.
 const ON_SERVERS: Duration = Duration::from_secs(12);
 
+fn say(outcome: &Outcome) {
+    let (calls, unknown) = (outcome.report.calls, outcome.report.unknown);
+    eprintln!(
+        "{calls} calls, {unknown} of them unknown; {} changes of ledgers",
+        outcome.history.ledger_changes()
+    );
+}
+
 async fn nothing_is_doubled_or_lost(backend: Backend) {
     let _heavy = heavy_test();
     let seed = Seed::from_env();
     eprintln!("ONETAP_SEED={seed}");
     let outcome = on_servers(backend, seed, ON_SERVERS).await;
-    eprintln!("{} calls, {} of them unknown", outcome.report.calls, outcome.report.unknown);
+    say(&outcome);
     outcome.assert_sound(300);
 }
 
@@ -31,7 +39,7 @@ fn nothing_is_doubled_or_lost_on_memory() {
     for seed in first..first + 8 {
         eprintln!("ONETAP_SEED={seed}");
         let outcome = on_memory(seed, ON_MEMORY, None);
-        eprintln!("{} calls, {} of them unknown", outcome.report.calls, outcome.report.unknown);
+        say(&outcome);
         outcome.assert_sound(1000);
     }
 }
@@ -111,4 +119,10 @@ fences! {
     a_stale_owner_that_records_its_result_is_noticed: Result, Caller, "more than one result";
     a_publisher_that_marks_apart_is_noticed: Marker, Caller, "twice";
     a_publisher_that_resends_without_its_marker_is_noticed: Resend, Caller, "twice";
+    a_ledger_whose_records_precede_their_commit_is_noticed: EarlyRecords, Store, "in the ledger";
+    a_ledger_whose_records_follow_their_commit_is_noticed: LateRecords, Store, "is not there";
+    a_ledger_that_forgets_records_is_noticed: ForgottenRecords, Store, "is not there";
+    a_function_that_records_apart_from_its_marker_is_noticed: EarlyRecords, Caller, "in the ledger";
+    a_function_that_forgets_records_is_noticed: ForgottenRecords, Caller, "is not there";
+    an_erasure_that_clears_nothing_is_noticed: Clear, Store, "was erased and is there";
 }

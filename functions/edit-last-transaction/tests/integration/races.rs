@@ -219,7 +219,7 @@ async fn round_trips_are_as_few_as_promised(store: Arc<dyn Store>) {
     // A PUT begins with the write; the refusal brings the months that there are.
     assert_eq!(costs("PUT", &[("idempotency-key", "k")], LUNCH).await, 3);
     let counted = Faulty::counting(Arc::clone(&api.store));
-    assert_eq!(api.through(counted.clone()).transactions("month=2025-11", &[]).await.json()["count"], 1);
+    assert_eq!(api.through(counted.clone()).transactions("?month=2025-11", &[]).await.json()["count"], 1);
     assert_eq!(counted.calls(), 1, "a month");
     // Each lost race is one more.
     let gate = Gate::new();

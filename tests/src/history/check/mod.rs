@@ -29,10 +29,15 @@
 //!   append of it has begun, and no clear began after that append had happened and ended before the reading), and what
 //!   it lacks may be gone (some clear may have come after the append). The records of a batch are there together.
 //!   Positions rise over all lives of the log.
+//! - **Ledgers** (`ledger.rs`). Each month is folded as it was last read. Every confirmed entry is there once, unless a
+//!   deletion or an erasure explains its absence; nothing is there that nobody can have entered; each field is as its last
+//!   edit left it, and each entry in the month of its date; no two entries have one id; and nothing is there that was
+//!   confirmed before a confirmed erasure began.
 //! - **Results** (`results.rs`). All who were told a key's result were told the same; a function that may run at most
 //!   once has; a counter stands at the number of results that moved it, and increments add up.
 
 mod cleared;
+mod ledger;
 mod linear;
 mod logs;
 mod registers;
@@ -120,11 +125,16 @@ pub fn check(history: &History, rules: &Rules) -> Report {
             violations.push(Violation::new(format!("a sound call was rejected: {reason}"), [operation]));
         }
     }
+    ledger::check(history, &mut violations);
+    let report = Report { calls: history.calls(), unknown: history.unknown(), violations: Vec::new() };
+    // What is asked of the store for a ledger ties all of its keys and those of its calls together: too much to find an
+    // order for.
+    let history = &ledger::without_ledgers(history);
     cleared::check(history, &mut violations);
     let places = logs::check(history, rules, &mut violations);
     for layer in [Layer::Store, Layer::Api] {
         registers::check(history, layer, rules, &places, &mut violations);
     }
     results::check(history, rules, &mut violations);
-    Report { calls: history.calls(), unknown: history.unknown(), violations }
+    Report { violations, ..report }
 }

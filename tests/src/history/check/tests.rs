@@ -652,3 +652,150 @@ mod cleared {
         story.is_wrong(&STORE, "nobody can have put it there");
     }
 }
+
+mod ledger {
+    use super::*;
+    use crate::history::book::{Asked, Told};
+
+    const LOG: &str = "user:U:ledger:2025-11";
+
+    fn entry(item: &str, id: &str, date: &str, remark: &str) -> String {
+        format!(
+            r#"{{"日期":"{date}","品項":"{item}","原幣金額":5,"匯率":1,"交易ID":"{id}","附註":"{remark}"}}"#
+        )
+    }
+
+    /// The entry with this item, as it was entered.
+    fn plain(item: &str) -> String {
+        entry(item, &format!("20251129-{item}"), "2025-11-29", "")
+    }
+
+    fn with(remark: &str) -> String {
+        entry("1", "20251129-1", "2025-11-29", remark)
+    }
+
+    fn ask(asked: Asked, key: Option<&str>) -> Call {
+        Call::Ledger { user: "U".to_owned(), asked, key: key.map(str::to_owned) }
+    }
+
+    fn note(item: &str) -> Call {
+        ask(Asked::Note(vec![item.to_owned()]), Some(item))
+    }
+
+    fn told(before: Option<&str>, entries: &[&str]) -> Answer {
+        let entries = entries.iter().map(ToString::to_string).collect();
+        Answer::Result(serde_json::to_string(&Told { before: before.map(str::to_owned), entries }).unwrap())
+    }
+
+    fn entered(story: Story, from: u64, to: u64, item: &str) -> Story {
+        story.api(from, to, note(item), told(None, &[&plain(item)]))
+    }
+
+    fn deleted(story: Story, from: u64, to: u64, item: &str) -> Story {
+        story.api(from, to, ask(Asked::Delete, None), told(Some(&plain(item)), &[]))
+    }
+
+    /// What the month has when everybody has stopped.
+    fn left(story: Story, entries: &[&str]) -> Story {
+        let record =
+            |(n, entry): (usize, &&str)| (format!("1-{n}"), format!(r#"{{"op":"put","tx":{entry}}}"#));
+        let records = Answer::Records(entries.iter().enumerate().map(record).collect());
+        let log = Call::Read { log: LOG.to_owned(), after: None };
+        let list = value(r#"{"months":["2025-11"]}"#);
+        story.store(100, 101, log, records).store(102, 103, get("user:U:ledger"), list)
+    }
+
+    #[test]
+    fn what_was_confirmed_is_there_unless_it_was_deleted_or_erased() {
+        let story = || entered(Story::default(), 0, 1, "1");
+        left(story(), &[&plain("1")]).is_sound(&STORE);
+        left(story(), &[]).is_wrong(&STORE, "was confirmed and is not there");
+        left(deleted(story(), 2, 3, "1"), &[]).is_sound(&STORE);
+        left(deleted(story(), 2, 3, "1"), &[&plain("1")]).is_wrong(&STORE, "was deleted and is there");
+        let erased = |from, answer| story().api(from, from + 1, ask(Asked::Erase, None), answer);
+        left(erased(2, told(None, &[])), &[]).is_sound(&STORE);
+        left(erased(2, told(None, &[])), &[&plain("1")]).is_wrong(&STORE, "was erased and is there");
+        left(erased(2, Answer::Unknown), &[]).is_sound(&STORE);
+        left(erased(2, Answer::Unknown), &[&plain("1")]).is_sound(&STORE);
+    }
+
+    #[test]
+    fn a_deletion_without_an_answer_takes_one_entry_away() {
+        let story = || {
+            let both = entered(entered(Story::default(), 0, 1, "1"), 2, 3, "2");
+            both.api(4, 5, ask(Asked::Delete, None), Answer::Unknown)
+        };
+        left(story(), &[&plain("1")]).is_sound(&STORE);
+        left(story(), &[&plain("1"), &plain("2")]).is_sound(&STORE);
+        left(story(), &[]).is_wrong(&STORE, "was confirmed and is not there");
+    }
+
+    #[test]
+    fn nothing_is_there_that_nobody_can_have_entered_or_twice() {
+        left(Story::default().api(0, 1, note("1"), Answer::Unknown), &[&plain("1")]).is_sound(&STORE);
+        left(
+            Story::default().api(0, 1, note("1"), Answer::NotSent).api(2, 3, note("2"), Answer::Unknown),
+            &[&plain("1")],
+        )
+        .is_wrong(&STORE, "nobody can have entered it");
+        let twice = [plain("1"), entry("1", "20251129-2", "2025-11-29", "")];
+        left(entered(Story::default(), 0, 1, "1"), &[&twice[0], &twice[1]])
+            .is_wrong(&STORE, "is there twice");
+    }
+
+    #[test]
+    fn a_field_is_as_its_last_edit_left_it() {
+        let edit = |remark: &str| ask(Asked::Remark(remark.to_owned()), None);
+        let edited = |story: Story, from, to, remark: &str| {
+            story.api(from, to, edit(remark), told(Some(&plain("1")), &[&with(remark)]))
+        };
+        let story = || edited(entered(Story::default(), 0, 1, "1"), 2, 3, "a");
+        left(story(), &[&with("a")]).is_sound(&STORE);
+        left(story(), &[&with("")]).is_wrong(&STORE, "nobody gave it last");
+        left(story(), &[&with("b")]).is_wrong(&STORE, "nobody gave it last");
+        left(edited(story(), 4, 5, "b"), &[&with("a")]).is_wrong(&STORE, "nobody gave it last");
+        // At once: either.
+        for remark in ["a", "b"] {
+            left(edited(story(), 2, 5, "b"), &[&with(remark)]).is_sound(&STORE);
+        }
+        for remark in ["a", "b"] {
+            left(story().api(4, 5, edit("b"), Answer::Unknown), &[&with(remark)]).is_sound(&STORE);
+        }
+    }
+
+    #[test]
+    fn an_entry_is_in_the_month_of_its_date_and_the_month_in_the_list() {
+        let december = entry("1", "20251129-1", "2025-12-01", "");
+        let moved = entered(Story::default(), 0, 1, "1").api(
+            2,
+            3,
+            ask(Asked::Date("2025-12-01".to_owned()), None),
+            told(Some(&plain("1")), &[&december]),
+        );
+        left(moved, &[&december]).is_wrong(&STORE, "is in 2025-11");
+        let story = entered(Story::default(), 0, 1, "1");
+        let unlisted = left(story, &[&plain("1")]).store(104, 105, get("user:U:ledger"), Answer::Value(None));
+        unlisted.is_wrong(&STORE, "is not in the list");
+    }
+
+    #[test]
+    fn an_id_is_given_again_only_after_an_erasure() {
+        let other = entry("2", "20251129-1", "2025-11-29", "");
+        let again = |story: Story| story.api(4, 5, note("2"), told(None, &[&other]));
+        left(again(entered(Story::default(), 0, 1, "1")), &[&other]).is_wrong(&STORE, "was given twice");
+        let erased = entered(Story::default(), 0, 1, "1").api(2, 3, ask(Asked::Erase, None), told(None, &[]));
+        left(again(erased), &[&other]).is_sound(&STORE);
+    }
+
+    #[test]
+    fn who_calls_with_one_key_is_told_the_same() {
+        let twice = |other: &str| {
+            left(
+                entered(Story::default(), 0, 1, "1").api(2, 3, note("1"), told(None, &[other])),
+                &[&plain("1")],
+            )
+        };
+        twice(&plain("1")).is_sound(&STORE);
+        twice(&entry("1", "20251129-2", "2025-11-29", "")).is_wrong(&STORE, "told different things");
+    }
+}
