@@ -165,7 +165,8 @@ impl Follower {
     }
 }
 
-/// Whether the client has not left this one out by `last_seq`.
+/// Whether this is an event, and the client has not left it out by `last_seq`.
 fn is_wanted(record: &Record, last_seq: Option<u64>) -> bool {
-    EventNumber::of(&record.text).is_none_or(|number| last_seq.is_none_or(|last| number.seq > last))
+    !record.text.is_empty()
+        && EventNumber::of(&record.text).is_none_or(|number| last_seq.is_none_or(|last| number.seq > last))
 }

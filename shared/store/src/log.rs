@@ -114,6 +114,6 @@ impl FromStr for Position {
 pub struct Record {
     /// Its position in the log.
     pub position: Position,
-    /// The text that was appended.
+    /// The text that was appended. Empty for a record of another program that has no text.
     pub text: String,
 }

@@ -300,13 +300,17 @@ impl DynamoDb {
         let answer = retry_once_if!(true, &mut false, request())?;
         let mut page = Page { stored: Vec::new(), head: None, more: false };
         for attributes in answer.items() {
-            let item = Item::read(attributes)?;
-            match (ItemKey::of(attributes)?.position(), item.content) {
-                (Some(position), Content::Text(text)) => {
-                    page.stored.push(StoredRecord { record: Record { position, text }, sweep: item.sweep });
+            match (ItemKey::of(attributes)?.position(), Item::read(attributes)) {
+                (Some(position), item) => {
+                    let sweep = item.as_ref().ok().and_then(|item| item.sweep);
+                    // An item of another program without a text must not hide the others.
+                    let text = match item.map(|item| item.content) {
+                        Ok(Content::Text(text)) => text,
+                        Ok(Content::Log(_)) | Err(_) => String::new(),
+                    };
+                    page.stored.push(StoredRecord { record: Record { position, text }, sweep });
                 }
-                (Some(_), Content::Log(_)) => return Err(Error::decode("a record without its text")),
-                (None, content) => page.head = Some(Item { content, ..item }),
+                (None, head) => page.head = Some(head?),
             }
         }
         page.more = page.head.is_none() && answer.last_evaluated_key().is_some();

@@ -309,7 +309,8 @@ impl Reply {
         }
     }
 
-    /// The reply to XRANGE: `[[position, [field, value, …]], …]`. The record is the field `data`.
+    /// The reply to XRANGE: `[[position, [field, value, …]], …]`. The record is the field `data`. An entry without it, which
+    /// another program has added, is an empty record: it must not hide the others.
     pub(super) fn records(self, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
         let nonsense = || Error::unknown("the log's reply makes no sense");
         let Reply::List(entries) = self else {
@@ -337,7 +338,8 @@ impl Reply {
                 match (fields.next(), fields.next()) {
                     (Some(Reply::Text(name)), Some(Reply::Text(text))) if name == "data" => break text,
                     (Some(_), Some(_)) => {}
-                    _ => return Err(Error::decode("a record of the log has no field `data`")),
+                    (None, None) => break String::new(),
+                    _ => return Err(nonsense()),
                 }
             };
             records.push(Record { position, text });

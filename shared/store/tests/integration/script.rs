@@ -260,6 +260,22 @@ async fn a_log_that_takes_no_more_records_leaves_nothing_of_the_batch() {
     }
 }
 
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn an_entry_of_another_program_does_not_hide_the_others() {
+    let redis = Redis::start().await;
+    let (_gateway, stores) = both_ways(&redis).await;
+    for store in stores {
+        let log = Names::new().log("log");
+        let record = |text| Batch::new().append(&log, text, Keep::all_for(HOUR));
+        assert!(applied(&store.commit(&record("1")).await));
+        command(&redis, &["XADD", log.as_str(), "*", "other", "x"]).await;
+        assert!(applied(&store.commit(&record("2")).await));
+        let records = store.read(&log, None, 10).await.unwrap();
+        assert_eq!(records.iter().map(|record| record.text.as_str()).collect::<Vec<_>>(), ["1", "", "2"]);
+    }
+}
+
 /// Waits for a ring, and not for ever.
 async fn heard(rings: &mut BoxStream<'static, Result<(), Error>>) {
     tokio::time::timeout(Duration::from_secs(60), rings.next()).await.unwrap().unwrap().unwrap();
