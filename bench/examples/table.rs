@@ -32,8 +32,16 @@ fn run() -> Result<()> {
     }
     let mut bench = Bench::start(options.clone())?;
     // What is exact comes first.
-    for section in [counts::run, store::run, throughput::run, start::run, warm::run, scale::run, store::seeds]
-    {
+    for section in [
+        counts::run,
+        store::run,
+        store::months,
+        throughput::run,
+        start::run,
+        warm::run,
+        scale::run,
+        store::seeds,
+    ] {
         section(&mut bench)?;
     }
     let (seconds, rows) = (bench.seconds(), std::mem::take(&mut bench.rows));

@@ -27,6 +27,14 @@ pub enum Call {
     Publish,
     /// Publish ten events of ten new jobs at once.
     PublishTen,
+    /// Read the records of a month of the ledger with 1 000 entries.
+    Month,
+    /// Read the records of a month of the ledger with 5 000 entries.
+    LargeMonth,
+    /// Read a month with 1 000 entries and fold it.
+    Statement,
+    /// Read a month with 5 000 entries and fold it.
+    LargeStatement,
 }
 
 impl Call {
@@ -42,6 +50,10 @@ impl Call {
             Call::Edit => "edit",
             Call::Publish => "publish",
             Call::PublishTen => "publish-ten",
+            Call::Month => "month",
+            Call::LargeMonth => "large-month",
+            Call::Statement => "statement",
+            Call::LargeStatement => "large-statement",
         }
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use onetap_bus::{Bus, Event, Published};
 use onetap_config::Variables;
-use onetap_ledger::{Attempt, Book, Change, Config, Entry, Patch};
+use onetap_ledger::{Attempt, Book, Change, Config, Entry, Month, Patch, Statement};
 use onetap_store::idem::{self, Idempotency};
 use onetap_store::lease::{Acquire, Release};
-use onetap_store::{Batch, Commit, Expect, Key, Lease, Store, open};
+use onetap_store::{Batch, Commit, Expect, Keep, Key, Lease, Log, Record, Store, open, read_to_end};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -19,6 +19,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// An arbitrary value.
 const VALUE: &str = "0123456789abcdef0123456789abcdef";
 const ENTRY: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":120,"匯率":1,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
+
+/// A month, and the number of its entries.
+const MONTH: (&str, usize) = ("2025-11", 1_000);
+/// The same with as many as a month holds at least.
+const LARGE_MONTH: (&str, usize) = ("2025-12", 5_000);
+/// How many records are appended in one batch.
+const MAX_APPENDS: usize = 40;
 
 /// The result of the idempotent function, here and in the compared libraries (`bench/peers`).
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,6 +69,8 @@ impl Ours {
                 let entry = Entry::from_body(ENTRY.as_bytes()).map_err(|_| unexpected("the entry"))?;
                 self.change(Change::Put(entry), id).await
             }
+            Call::Month | Call::Statement => self.fill(id, MONTH).await,
+            Call::LargeMonth | Call::LargeStatement => self.fill(id, LARGE_MONTH).await,
             Call::Set | Call::Lock | Call::Execute | Call::Publish | Call::PublishTen => Ok(()),
         }
     }
@@ -85,6 +94,10 @@ impl Ours {
                 let events: Result<Vec<Event>> = (0..10).map(|n| event(&format!("{id}-{n}"))).collect();
                 self.publish(&events?).await
             }
+            Call::Month => counted(self.records(id, MONTH).await?.len(), MONTH),
+            Call::LargeMonth => counted(self.records(id, LARGE_MONTH).await?.len(), LARGE_MONTH),
+            Call::Statement => self.statement(id, MONTH).await,
+            Call::LargeStatement => self.statement(id, LARGE_MONTH).await,
         }
     }
 
@@ -122,6 +135,34 @@ impl Ours {
         changed.map(drop).map_err(|_| unexpected("a change of the last transaction"))
     }
 
+    /// Makes the entries of a month, unless they are there.
+    async fn fill(&self, id: &str, (month, entries): (&str, usize)) -> Result<()> {
+        let (month, log) = month_log(id, month)?;
+        let there = read_to_end(&*self.store, &log).await?.len();
+        for first in (there..entries).step_by(MAX_APPENDS) {
+            let mut batch = Batch::new();
+            for n in first..entries.min(first + MAX_APPENDS) {
+                let date = format!("{month}-{:02}", n % 28 + 1);
+                let entry =
+                    ENTRY.replace("2025-11-29", &date).replace("20251129-143000", &format!("{n:015}"));
+                batch = batch.append(&log, format!(r#"{{"op":"put","tx":{entry}}}"#), Keep::all_for(HOUR));
+            }
+            applied(self.store.commit(&batch).await?)?;
+        }
+        Ok(())
+    }
+
+    async fn records(&self, id: &str, (month, _): (&str, usize)) -> Result<Vec<Record>> {
+        Ok(read_to_end(&*self.store, &month_log(id, month)?.1).await?)
+    }
+
+    /// Reads a month and folds it.
+    async fn statement(&self, id: &str, month: (&str, usize)) -> Result<()> {
+        let records = self.records(id, month).await?;
+        let texts = records.iter().map(|record| record.text.as_str());
+        counted(Statement::fold(month_log(id, month.0)?.0, texts).count(), month)
+    }
+
     async fn publish(&self, events: &[Event]) -> Result<()> {
         let published = self.bus.publish_each(events).await;
         let all = published.iter().all(|outcome| matches!(outcome, Ok(Published::New(_))));
@@ -142,6 +183,15 @@ fn key(id: &str) -> Result<Key> {
 
 fn book(id: &str) -> Result<Book> {
     Book::new(id, Config::default()).ok_or_else(|| unexpected("a user's id"))
+}
+
+fn counted(entries: usize, (_, expected): (&str, usize)) -> Result<()> {
+    if entries == expected { Ok(()) } else { Err(unexpected("reading a month")) }
+}
+
+fn month_log(id: &str, month: &str) -> Result<(Month, Log)> {
+    let month = Month::parse(month).ok_or_else(|| unexpected("a month"))?;
+    Ok((month, book(id)?.log(month)?))
 }
 
 fn event(job: &str) -> Result<Event> {

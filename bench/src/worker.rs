@@ -150,7 +150,7 @@ impl Worker {
             Some(if name == place { value.replace(&address, &through) } else { value.clone() })
         })?;
         // The first call connects and brings the script along.
-        let warm = self.fresh();
+        let warm = if reads_log(call) { id.to_owned() } else { self.fresh() };
         ours.prepare(call, &warm).await?;
         ours.make(call, &warm, 0).await?;
         ours.prepare(call, id).await?;
@@ -168,7 +168,8 @@ impl Worker {
         if let Some(scripts) = self.scripts.get(&name) {
             return Ok(Arc::clone(scripts));
         }
-        let id = self.fresh();
+        // Where a log is read in pages, the requests name positions that only this log has.
+        let id = if reads_log(call) { self.id_for(call, 0) } else { self.fresh() };
         let tapes = self.record(call, store, &id).await?;
         let scripts: Result<Vec<Script>> = tapes.iter().map(|tape| Script::new(tape, &id)).collect();
         let scripts = Arc::new(scripts?);
@@ -210,7 +211,12 @@ impl Worker {
 
 /// Whether all of a caller's calls are under one id.
 fn lasts(call: Call) -> bool {
-    matches!(call, Call::Get | Call::Replay | Call::Edit)
+    matches!(call, Call::Get | Call::Replay | Call::Edit) || reads_log(call)
+}
+
+/// Whether the call reads a log.
+fn reads_log(call: Call) -> bool {
+    matches!(call, Call::Month | Call::LargeMonth | Call::Statement | Call::LargeStatement)
 }
 
 /// The variable that says where the server is.
