@@ -1,6 +1,6 @@
-//! What an erasure does besides the commit that hides everything from its readers.
+//! The steps of an erasure before and after the commit that hides the user's data.
 
-use onetap_ledger::{Left, remove_hidden};
+use onetap_ledger::{Remaining, remove_hidden};
 use onetap_store::{Batch, Edit, Error, edit};
 
 use crate::session::Session;
@@ -10,25 +10,34 @@ use crate::user_edit::Erasure;
 pub(crate) async fn hide_surplus(session: &Session<'_>, erasure: &Erasure) -> Result<(), edit::Error<Error>> {
     let edit = erasure.edit().deadline(Some(session.before_reply()));
     let surplus = |there: &_| match erasure.step(there)? {
-        (writes, Left::Months) => Ok((writes, true)),
-        (_, Left::Hidden | Left::Nothing) => Ok((Batch::new(), false)),
+        (writes, Remaining::Visible) => Ok((writes, true)),
+        (_, Remaining::Hidden | Remaining::Nothing) => Ok((Batch::new(), false)),
     };
-    while edit.apply(&session.store(), surplus).await? {}
+    while edit.apply(&session.store(), surplus).await.inspect_err(|error| session.note_failed_edit(error))? {}
     Ok(())
 }
 
-/// Removes what is hidden from the store, and returns whether nothing is left. What is left is removed by the next erasure.
-pub(crate) async fn clean_up(session: &Session<'_>, erasure: &Erasure) -> bool {
+/// Whether the hidden records are removed from the store.
+pub(crate) enum Removal {
+    /// They are.
+    Complete,
+    /// Perhaps not all of them: the time did not suffice, or an entry was made since. The next erasure removes the rest.
+    Unfinished,
+}
+
+/// Removes the hidden records from the store.
+pub(crate) async fn remove_hidden_records(session: &Session<'_>, erasure: &Erasure) -> Removal {
     let book = &erasure.book;
     let edit = Edit::of(book.months()).idempotent().deadline(Some(session.before_reply()));
     loop {
         match edit.apply(&session.store(), |there| remove_hidden(book, there)).await {
-            // An entry was made since: the records stay for the next erasure.
-            Ok(Left::Nothing | Left::Months) => return true,
-            Ok(Left::Hidden) => {}
+            Ok(Remaining::Nothing) => return Removal::Complete,
+            Ok(Remaining::Hidden) => {}
+            Ok(Remaining::Visible) => return Removal::Unfinished,
             Err(error) => {
-                tracing::warn!(%error, "records of an erased ledger are left");
-                return false;
+                session.note_failed_edit(&error);
+                tracing::warn!(%error, "records of an erased ledger are left in the store");
+                return Removal::Unfinished;
             }
         }
     }

@@ -1,7 +1,8 @@
 //! What an event is answered, and what it writes: the profile and the forecast are looked up here.
 
 use metrics::counter;
-use onetap_ledger::{Book, chat};
+use onetap_ledger::Book;
+use onetap_ledger::chat::{self, Supply};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event};
 use onetap_store::Error;
@@ -60,8 +61,8 @@ pub(crate) async fn look_up(
         Plan::HalfSaid(words, say) => {
             let answer = say.as_ref().map(replies::say);
             // A way to pay is the answer to a question that only the store knows.
-            let without_store = match chat::completes(&words.text, words.at) {
-                Some(true) if say.is_some() => busy(),
+            let without_store = match chat::supply(&words.text, words.at) {
+                Supply::Payment if say.is_some() => busy(),
                 _ => answer.clone(),
             };
             let book = user.filter(|_| session.store_is_up()).and_then(|user| book(session, user).ok());
@@ -71,10 +72,7 @@ pub(crate) async fn look_up(
             Some(book) => (recall(session, &book, *question).await.ok().or_else(busy), None),
             None => (busy(), None),
         },
-        Plan::Erase => {
-            let erasure = |user| Ok(Erasure { book: book(session, user)?, profile: profile_key(user)? });
-            keep(user.map(|user| erasure(user).map(UserEdit::Erase)))
-        }
+        Plan::Erase => keep(user.map(|user| erasure(session, user).map(UserEdit::Erase))),
         Plan::Follow => {
             let (answer, changes) = (replies::welcome(), vec![ProfileChange::Activate(at)]);
             let edit = user.and_then(|user| UserEdit::profile(user, changes, Some(answer.clone())).ok());
@@ -117,6 +115,11 @@ async fn forecast(session: &Session<'_>, place: &Place) -> Messages {
 fn book(session: &Session<'_>, user: &str) -> Result<Book, Error> {
     let wrong = || Error::rejected("a user id that no key can hold");
     Book::new(user, session.webhook.config.ledger).ok_or_else(wrong)
+}
+
+/// The removal of everything that is kept for a user.
+pub(crate) fn erasure(session: &Session<'_>, user: &str) -> Result<Erasure, Error> {
+    Ok(Erasure { book: book(session, user)?, profile: profile_key(user)? })
 }
 
 /// A user's profile; `None` where it cannot be known.

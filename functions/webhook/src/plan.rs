@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use onetap_ledger::chat::{self, Recall, Sentence};
+use onetap_ledger::chat::{self, Recall, Sentence, Supply};
 use onetap_ledger::{Change, Moment};
-use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
+use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Source};
+use onetap_store::idem::digest;
 use onetap_weather::places::{by_address, is_place_text, nearest, search};
 use onetap_weather::{Found, Place};
 use percent_encoding::percent_decode_str;
@@ -74,7 +75,7 @@ pub enum Plan {
     Save(Saved, &'static Place),
     /// A change of the ledger.
     Book(Change),
-    /// An entry that lacks something, or what one that was said before may lack. The answer if it is neither.
+    /// A half-said entry, or what may be missing in one that was said before. The answer if it is neither.
     HalfSaid(Words, Option<Say>),
     /// Something of the ledger is to be read.
     Recall(Recall),
@@ -93,6 +94,8 @@ pub struct Words {
     pub text: String,
     /// When it was said.
     pub at: Moment,
+    /// In which group or room: a hash of its id. `None` in a chat with the bot alone.
+    pub chat: Option<String>,
 }
 
 impl fmt::Debug for Words {
@@ -149,7 +152,7 @@ pub fn plan(event: &Event, now: Moment) -> Plan {
     }
     match &event.kind {
         Kind::Postback { data } => postback(data),
-        Kind::Message(IncomingMessage::Text(text)) => words(text.trim(), event.source.chat, now),
+        Kind::Message(IncomingMessage::Text(text)) => words(text.trim(), &event.source, now),
         Kind::Message(IncomingMessage::Location { address, latitude, longitude }) => {
             let named = address.as_deref().and_then(by_address);
             named
@@ -182,10 +185,15 @@ fn postback(data: &str) -> Plan {
     }
 }
 
-/// Settings, delete, edit, entry, place, help: the first that it is. In a group the bot speaks when it is spoken to.
-fn words(text: &str, chat: Chat, now: Moment) -> Plan {
-    let alone = chat == Chat::User;
-    let half_said = |say| Plan::HalfSaid(Words { text: text.to_owned(), at: now }, say);
+/// The first that matches: a setting, an erasure, a deletion, an edit, a question about the ledger, an entry, a place, what is
+/// missing in a half-said entry, help. In a group the bot speaks when it is spoken to.
+fn words(text: &str, source: &Source, now: Moment) -> Plan {
+    let alone = source.chat == Chat::User;
+    let half_said = |say| {
+        let chat_id = source.chat_id.as_deref().unwrap_or_default();
+        let chat = (!alone).then(|| digest(&[source.chat.label().as_bytes(), chat_id.as_bytes()]));
+        Plan::HalfSaid(Words { text: text.to_owned(), at: now, chat }, say)
+    };
     if let Some((saved, name)) = setting(text) {
         return match search(name) {
             _ if name.is_empty() => Plan::Say(Say::SaveWhich(saved)),
@@ -204,8 +212,8 @@ fn words(text: &str, chat: Chat, now: Moment) -> Plan {
         Sentence::Note(note) => return Plan::Book(Change::Note(note)),
         Sentence::EditProblem(problem) => return Plan::Say(Say::Ledger(problem)),
         Sentence::HalfSaid(_, problem) if alone => return half_said(Some(Say::Ledger(problem))),
-        // A number in a group's talk may not be meant for the bot: it is kept without a word, if only the way to pay lacks.
-        Sentence::HalfSaid(pending, _) if pending.lacks_only_payment() => return half_said(None),
+        // A number in a group's talk may not be meant for the bot: it is kept without a word, if only the way to pay is missing.
+        Sentence::HalfSaid(pending, _) if pending.misses_only_payment() => return half_said(None),
         Sentence::NoteProblem(problem) if alone => return Plan::Say(Say::Ledger(problem)),
         // A ledger is not read aloud in a group.
         Sentence::Recall(recall) if alone => return Plan::Recall(recall),
@@ -222,10 +230,10 @@ fn words(text: &str, chat: Chat, now: Moment) -> Plan {
                 true if !HELP.contains(&text) => Some(Say::NoSuchPlace),
                 _ => Some(Say::Help),
             };
-            match (chat::completes(text, now), say) {
+            match (chat::supply(text, now), say) {
                 // In a group nobody's text is taken for the name of what was bought.
-                (Some(true), say) => half_said(say),
-                (Some(false), Some(say)) if !HELP.contains(&text) => half_said(Some(say)),
+                (Supply::Payment, say) => half_said(say),
+                (Supply::Word, Some(say)) if !HELP.contains(&text) => half_said(Some(say)),
                 (_, say) => say.map_or(Plan::Ignore, Plan::Say),
             }
         }

@@ -20,7 +20,7 @@ pub(crate) async fn recall(session: &Session<'_>, book: &Book, recall: Recall) -
     }))
 }
 
-/// The entries that were made last: months are read from the latest on until there are enough.
+/// The entries with the latest dates: months are read from the latest on until there are enough.
 async fn recent(session: &Session<'_>, book: &Book) -> Result<String, Error> {
     let months = Months::read(session.get(book.months()).await?.as_deref());
     let mut entries = Vec::new();

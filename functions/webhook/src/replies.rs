@@ -101,6 +101,6 @@ pub fn erased() -> Messages {
 }
 
 /// After everything was hidden, and not yet all of it removed from the store.
-pub fn erasing() -> Messages {
+pub fn erasure_unfinished() -> Messages {
     text("您的資料已不再顯示，但資料量大，尚未全部清除。請稍後再傳一次「刪除我的資料」以完成清除。")
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use onetap_ledger::Moment;
 use onetap_store::{
-    Answers, Batch, Commit, Error, Key, Log, Position, Record, Round, Store, forward, read_to_end,
+    Answers, Batch, Commit, Error, Key, Log, Position, Record, Round, Store, edit, forward, read_to_end,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -40,6 +40,13 @@ impl<'a> Session<'a> {
         let down = matches!(error, Error::Unavailable { .. } | Error::Rejected { .. });
         if down && self.store_is_up.swap(false, Ordering::Relaxed) {
             tracing::warn!(%error, "the store failed: this delivery goes on without it");
+        }
+    }
+
+    /// The same for an edit that failed.
+    pub(crate) fn note_failed_edit<E>(&self, error: &edit::Error<E>) {
+        if let edit::Error::Unread(error) | edit::Error::Unwritten(error) = error {
+            self.note_failure(error);
         }
     }
 

@@ -2,9 +2,9 @@
 //! brings.
 
 use onetap_ledger::chat::{self, Pending, Sentence};
-use onetap_ledger::{Attempt, Book, Change, Left, erase, texts};
+use onetap_ledger::{Attempt, Book, Change, Remaining, erase, texts};
 use onetap_line::Messages;
-use onetap_store::{Batch, Edit, Error, Key, Values};
+use onetap_store::{Batch, Edit, Error, Expect, Key, Values};
 
 use crate::plan::Words;
 use crate::profile::{Profile, ProfileChange};
@@ -16,8 +16,8 @@ pub(crate) enum UserEdit {
     /// Of the profile, and the answer to it.
     Profile(Key, Vec<ProfileChange>, Option<Messages>),
     /// Of the ledger.
-    Book(Book, Change, Attempt),
-    /// Of an entry that lacks something, and the answer if these words do not complete one.
+    Book(Book, Attempt),
+    /// Of a half-said entry, and the answer if these words neither complete one nor are one.
     HalfSaid(Book, Words, Option<Messages>),
     /// Everything goes.
     Erase(Erasure),
@@ -33,14 +33,14 @@ impl UserEdit {
     }
 
     pub(crate) fn book(book: Book, change: Change) -> UserEdit {
-        UserEdit::Book(book, change.clone(), Attempt::new(change, None))
+        UserEdit::Book(book, Attempt::new(change, None))
     }
 
     /// The edit of the store, with [`step`](UserEdit::step) as its step.
     pub(crate) fn edit(&self) -> Edit<'static> {
         match self {
             UserEdit::Profile(key, ..) => Edit::of(key).idempotent(),
-            UserEdit::Book(book, _, attempt) => attempt.edit(book),
+            UserEdit::Book(book, attempt) => attempt.edit(book),
             UserEdit::HalfSaid(book, ..) => Edit::of_all(book.keys()),
             UserEdit::Erase(erasure) => erasure.edit(),
         }
@@ -63,8 +63,8 @@ impl UserEdit {
                 };
                 (writes, answer.clone())
             }
-            UserEdit::Book(book, change, attempt) => {
-                let (writes, answer) = book_step(book, change, attempt, there);
+            UserEdit::Book(book, attempt) => {
+                let (writes, answer) = book_step(book, attempt, there);
                 (writes, Some(replies::text(answer)))
             }
             UserEdit::HalfSaid(book, words, answer) => half_said_step(book, words, answer.as_ref(), there),
@@ -73,9 +73,9 @@ impl UserEdit {
     }
 }
 
-fn book_step(book: &Book, change: &Change, attempt: &mut Attempt, there: &Values) -> (Batch, String) {
+fn book_step(book: &Book, attempt: &mut Attempt, there: &Values) -> (Batch, String) {
     match attempt.write(book, there) {
-        Ok((writes, step)) => match change {
+        Ok((writes, step)) => match attempt.change() {
             Change::Edit(edit) => (writes, texts::edited(edit, &step)),
             Change::Delete => (writes, texts::DELETED.to_owned()),
             Change::Put(_) | Change::Note(_) => (writes, texts::noted(step.entries())),
@@ -84,7 +84,7 @@ fn book_step(book: &Book, change: &Change, attempt: &mut Attempt, there: &Values
     }
 }
 
-/// The words complete the entry that lacks something, or say what is kept as one, or neither.
+/// The words complete the half-said entry that is kept, or are kept as one themselves, or neither.
 fn half_said_step(
     book: &Book,
     words: &Words,
@@ -92,12 +92,15 @@ fn half_said_step(
     there: &Values,
 ) -> (Batch, Option<Messages>) {
     let key = book.pending();
-    let keep = |pending: &Pending| Batch::new().put(key, there.expect(key), pending.to_json(), Pending::LIFE);
+    let chat = words.chat.as_deref();
+    let keep =
+        |pending: &Pending| Batch::new().put(key, there.expect(key), pending.to_json(chat), Pending::TTL);
     let stored = there.get(key);
-    match stored.and_then(Pending::read).and_then(|pending| pending.with(&words.text)) {
+    match stored.and_then(|stored| Pending::read(stored, chat)).and_then(|pending| pending.with(&words.text))
+    {
         Some(Sentence::Note(note)) => {
-            let change = Change::Note(note);
-            let (writes, answer) = book_step(book, &change, &mut Attempt::new(change.clone(), None), there);
+            let mut attempt = Attempt::new(Change::Note(note), None);
+            let (writes, answer) = book_step(book, &mut attempt, there);
             (writes.delete(key, stored.unwrap_or_default()), Some(replies::text(answer)))
         }
         Some(Sentence::HalfSaid(pending, problem)) => (keep(&pending), Some(replies::text(problem.0))),
@@ -121,12 +124,12 @@ impl Erasure {
         Edit::of_all(keys).idempotent()
     }
 
-    /// The writes over what is there, and what is left after them.
-    pub(crate) fn step(&self, there: &Values) -> Result<(Batch, Left), Error> {
-        let (writes, left) = erase(&self.book, there)?;
+    /// The writes over what is there, and what remains after them.
+    pub(crate) fn step(&self, there: &Values) -> Result<(Batch, Remaining), Error> {
+        let (writes, remaining) = erase(&self.book, there)?;
         Ok(match there.get(&self.profile) {
-            Some(text) => (writes.delete(&self.profile, text), left),
-            None => (writes, left),
+            Some(text) => (writes.delete(&self.profile, text), remaining),
+            None => (writes.check(&self.profile, Expect::Absent), remaining),
         })
     }
 }

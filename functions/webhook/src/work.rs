@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::Ended;
 use crate::claims::{Begun, ClaimOutcome, LockOutcome, Marker, count_dedupe};
-use crate::erasing::{clean_up, hide_surplus};
-use crate::look_up::look_up;
+use crate::erasing::{Removal, hide_surplus, remove_hidden_records};
+use crate::look_up::{erasure, look_up};
 use crate::plan::Plan;
 use crate::replies;
 use crate::reply::reply;
@@ -29,10 +29,12 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
         _ if matches!(plan, Plan::Ignore) => ignored(event),
         (ClaimOutcome::Elsewhere, _) => Ended::Elsewhere,
         // Its writes were committed by a run that may not have come to reply.
-        (ClaimOutcome::Done(Some(Marker::Answer(answer))), _) => match reply(session, event, &answer).await {
-            Ended::Failed => Ended::Failed,
-            _ => Ended::Duplicate,
-        },
+        (ClaimOutcome::Done(Some(Marker::Answer(answer))), _) => {
+            match reply_to_written(session, event, &plan, &answer).await {
+                Ended::Failed => Ended::Failed,
+                _ => Ended::Duplicate,
+            }
+        }
         (ClaimOutcome::Done(_), _) => Ended::Duplicate,
         (ClaimOutcome::Ours(run), LockOutcome::Busy) => {
             let ended = reply(session, event, &replies::text(replies::PROCESSING)).await;
@@ -86,10 +88,6 @@ async fn work(
             return ended;
         }
     };
-    let erasure = match &user_edit {
-        UserEdit::Erase(erasure) => Some(erasure.clone()),
-        _ => None,
-    };
     let written = write(session, run.as_mut(), user_edit).await;
     if run.is_some() {
         count_dedupe(match &written {
@@ -101,14 +99,7 @@ async fn work(
     let mut answered = None;
     let ended = match written {
         Ok(Marker::Answer(written)) => {
-            let is_clean = match &erasure {
-                Some(erasure) => clean_up(session, erasure).await,
-                None => true,
-            };
-            let ended = match is_clean {
-                true => reply(session, event, &written).await,
-                false => reply(session, event, &replies::erasing()).await,
-            };
+            let ended = reply_to_written(session, event, plan, &written).await;
             // Whoever finds the marker from now on need not send the answer again.
             let sent = run.filter(|_| ended == Ended::Handled);
             answered = sent.map(|run| {
@@ -143,10 +134,19 @@ async fn write(
         Some(run) => edit.record(store, run, step).await,
         None => edit.apply(store, step).await,
     };
-    if let Err(edit::Error::Unread(error) | edit::Error::Unwritten(error)) = &written {
-        session.note_failure(error);
+    written.inspect_err(|error| session.note_failed_edit(error))
+}
+
+/// Replies to an event whose writes are committed. An erasure first removes from the store what it has hidden; the run that
+/// committed it may have died before that.
+async fn reply_to_written(session: &Session<'_>, event: &Event, plan: &Plan, answer: &Messages) -> Ended {
+    let user = event.source.user_id.as_deref().filter(|_| matches!(plan, Plan::Erase));
+    if let Some(Ok(erasure)) = user.map(|user| erasure(session, user))
+        && let Removal::Unfinished = remove_hidden_records(session, &erasure).await
+    {
+        return reply(session, event, &replies::erasure_unfinished()).await;
     }
-    written
+    reply(session, event, answer).await
 }
 
 /// Replies to an event whose writes the store did not confirm, if a reply is right.

@@ -14,7 +14,7 @@ use crate::{Config, Month};
 /// | `user:{user_id}:last_transaction` | the last transaction, while it can be edited |
 /// | `user:{user_id}:ledger:{YYYY-MM}` | a log: what happened to the entries of that month |
 /// | `user:{user_id}:ledger` | the months that have a log: [`Months`](crate::Months) |
-/// | `user:{user_id}:pending` | an entry that lacks something |
+/// | `user:{user_id}:pending` | an entry in which something is missing |
 #[derive(Clone, PartialEq, Eq)]
 pub struct Book {
     last_transaction: Key,
@@ -54,7 +54,7 @@ impl Book {
         &self.months
     }
 
-    /// The key of an entry that lacks something.
+    /// The key of an entry in which something is missing.
     pub fn pending(&self) -> &Key {
         &self.pending
     }

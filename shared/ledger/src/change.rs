@@ -6,14 +6,15 @@ use onetap_store::{Batch, Edit, Error, Expect, Values};
 
 use crate::chat::Note;
 use crate::journal::records;
-use crate::{Book, ChangeError, Entry, IfMatch, Invalid, Months, Patch, etag};
+use crate::{Book, ChangeError, Entry, IfMatch, Invalid, Moment, Months, Patch, etag};
 
 /// A requested change of the last transaction.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// This entry becomes the last transaction, and overwrites any other.
     Put(Entry),
-    /// A note (the entries of a chat message) becomes the last transaction, with an id later than the one before.
+    /// All entries of a chat message are recorded. The last of them becomes the last transaction. Their ids are later than
+    /// every id that was given before.
     Note(Note),
     /// These fields of the last transaction change.
     Edit(Patch),
@@ -53,6 +54,11 @@ impl Attempt {
         Attempt { change, condition, target: None }
     }
 
+    /// The change.
+    pub fn change(&self) -> &Change {
+        &self.change
+    }
+
     /// The read-modify-write on the store that makes the change. Its step is [`write`](Attempt::write).
     pub fn edit(&self, book: &Book) -> Edit<'static> {
         let edit = Edit::of_all([book.last_transaction().clone(), book.months().clone()]);
@@ -69,8 +75,14 @@ impl Attempt {
 
     /// The batch to commit over the stored values, and the step that it makes.
     pub fn write(&mut self, book: &Book, there: &Values) -> Result<(Batch, Step), ChangeError> {
-        let months = Months::read(there.get(book.months()));
+        let mut months = Months::read(there.get(book.months()));
         let step = self.step(there.get(book.last_transaction()), &months)?;
+        let ids = step.entries.iter().filter_map(|entry| Moment::parse_id(entry.id()));
+        match self.change {
+            Change::Put(_) => months.last_put_id = months.last_put_id.max(ids.max()),
+            Change::Note(_) => months.last_id = months.last_id.max(ids.max()),
+            Change::Edit(_) | Change::Delete => {}
+        }
         let batch = step.batch(book, there, months).map_err(ChangeError::Unwritable)?;
         Ok((batch, step))
     }
@@ -165,16 +177,18 @@ impl Step {
             (Some(before), None) => Batch::new().delete(key, before.as_str()),
             (None, None) => Batch::new(),
         };
-        // The same value again: a request that was repeated.
-        if self.before == after {
+        let records = records(self.before().as_ref(), &self.entries);
+        // The stored value is already this one, as for a request that was repeated: there is nothing to record. (If the ledger
+        // does not know the month, another program wrote the value.)
+        if self.before == after && records.iter().all(|(month, _)| months.with_log.contains(month)) {
             return Ok(batch);
         }
-        for (month, record) in records(self.before().as_ref(), &self.entries) {
+        for (month, record) in records {
             months.add(month);
-            months.note_id(record.id());
             batch = batch.append(&book.log(month)?, record.to_json(), book.keep());
         }
-        Ok(batch.put(book.months(), there.expect(book.months()), months.to_json(), book.retention()))
+        let ttl = months.extend(book.retention());
+        Ok(batch.put(book.months(), there.expect(book.months()), months.to_json(), ttl))
     }
 
     /// Whether there was no value before.

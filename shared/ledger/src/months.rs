@@ -2,9 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use std::time::Duration;
+
+use onetap_store::Ttl;
 use serde_json::{Map, Value, json};
 
 use crate::{Moment, Month};
+
+/// How far ahead of its own time an entry of the chat looks for ids that were given, in hours. An id that is later than that
+/// was made up by a caller of the API, and must not drag the others along.
+const MAX_AHEAD_HOURS: u32 = 24;
 
 /// The value of `user:{user_id}:ledger`: which months have a log, and the latest `交易ID`.
 ///
@@ -14,11 +21,16 @@ use crate::{Moment, Month};
 pub struct Months {
     /// Months with a log.
     pub(crate) with_log: BTreeSet<Month>,
-    /// Months whose log was erased, but may still have records that no reader sees.
-    pub(crate) erased: BTreeSet<Month>,
-    /// The latest `交易ID` that was given. A new entry of the chat gets a later one, also if this one was deleted or has
-    /// expired: two entries of a month never have the same.
+    /// Months whose log was cleared by an erasure. The store may still have records of it, which no reader sees.
+    pub(crate) hidden: BTreeSet<Month>,
+    /// The latest `交易ID` that the chat gave. The next one is later, also if this one was deleted or has expired: two entries
+    /// of a month never have the same.
     pub(crate) last_id: Option<Moment>,
+    /// The latest `交易ID` that a `PUT` brought.
+    pub(crate) last_put_id: Option<Moment>,
+    /// The longest retention with which any of the logs was written. The list lives for as long as that: otherwise the logs of
+    /// a longer retention could outlive it, and no erasure would find them.
+    pub(crate) retention: Option<Ttl>,
 }
 
 impl Months {
@@ -30,8 +42,18 @@ impl Months {
             let texts = object.get(name).and_then(Value::as_array).into_iter().flatten();
             texts.filter_map(|month| Month::parse(month.as_str()?)).collect()
         };
-        let last_id = object.get("last_id").and_then(Value::as_str).and_then(Moment::parse_id);
-        Months { with_log: months("months"), erased: months("erased"), last_id }
+        let id = |name: &str| object.get(name).and_then(Value::as_str).and_then(Moment::parse_id);
+        let retention = object.get("retention_seconds").and_then(Value::as_u64);
+        Months {
+            with_log: months("months"),
+            hidden: months("hidden"),
+            last_id: id("last_id"),
+            last_put_id: id("last_put_id"),
+            retention: retention.map(|seconds| match seconds {
+                0 => Ttl::Forever,
+                seconds => Ttl::Of(Duration::from_secs(seconds).min(onetap_store::MAX_TTL)),
+            }),
+        }
     }
 
     /// The months that have a log, the latest first.
@@ -44,20 +66,37 @@ impl Months {
         self.with_log.insert(month);
     }
 
-    /// Remembers the `交易ID` of an entry, if it is the latest.
-    pub(crate) fn note_id(&mut self, id: &str) {
-        self.last_id = self.last_id.max(Moment::parse_id(id));
+    /// The latest `交易ID` that a new entry, made at `now`, must not have.
+    pub(crate) fn latest_id(&self, now: Moment) -> Option<Moment> {
+        let ahead = now.plus_hours(MAX_AHEAD_HOURS);
+        [self.last_id, self.last_put_id].into_iter().flatten().filter(|id| *id <= ahead).max()
+    }
+
+    /// The TTL of the list, after a log was written with this retention.
+    pub(crate) fn extend(&mut self, retention: Ttl) -> Ttl {
+        let longest = match (self.retention, retention) {
+            (Some(Ttl::Of(before)), Ttl::Of(now)) => Ttl::Of(before.max(now)),
+            (Some(Ttl::Forever), _) | (_, Ttl::Forever) => Ttl::Forever,
+            (None, now) => now,
+        };
+        *self.retention.insert(longest)
     }
 
     /// The JSON that is stored.
     pub fn to_json(&self) -> String {
         let texts = |months: &BTreeSet<Month>| months.iter().map(Month::to_string).collect::<Vec<_>>();
         let mut object = json!({"months": texts(&self.with_log)});
-        if !self.erased.is_empty() {
-            object["erased"] = texts(&self.erased).into();
+        if !self.hidden.is_empty() {
+            object["hidden"] = texts(&self.hidden).into();
         }
-        if let Some(id) = self.last_id {
-            object["last_id"] = id.id().into();
+        for (name, id) in [("last_id", self.last_id), ("last_put_id", self.last_put_id)] {
+            if let Some(id) = id {
+                object[name] = id.id().into();
+            }
+        }
+        if let Some(retention) = self.retention {
+            let seconds = retention.millis().map_or(0, |millis| millis.div_ceil(1000));
+            object["retention_seconds"] = seconds.into();
         }
         object.to_string()
     }
@@ -69,7 +108,7 @@ mod tests {
 
     #[test]
     fn it_comes_back_as_it_was_written() {
-        let text = r#"{"erased":["2025-12"],"last_id":"20261117-120000","months":["2026-09","2026-11"]}"#;
+        let text = r#"{"hidden":["2025-12"],"last_id":"20261117-120000","last_put_id":"20261118-000000","months":["2026-09","2026-11"],"retention_seconds":86400}"#;
         let months = Months::read(Some(text));
         assert_eq!(Months::read(Some(&months.to_json())), months);
         assert_eq!(
@@ -77,6 +116,31 @@ mod tests {
             ["2026-11", "2026-09"]
         );
         assert_eq!(Months::default().to_json(), r#"{"months":[]}"#);
+    }
+
+    #[test]
+    fn an_id_far_ahead_drags_no_other_along() {
+        let now = Moment::parse_id("20261117-120000").unwrap();
+        let latest = |last: &str, put: &str| {
+            let stored = json!({"last_id": last, "last_put_id": put}).to_string();
+            Months::read(Some(&stored)).latest_id(now).map(Moment::id)
+        };
+        assert_eq!(latest("20261117-120001", "20261117-130000").as_deref(), Some("20261117-130000"));
+        assert_eq!(latest("20261117-120001", "99991231-235959").as_deref(), Some("20261117-120001"));
+        assert_eq!(latest("20991231-235959", "20991231-235959"), None);
+    }
+
+    #[test]
+    fn the_list_lives_as_long_as_the_longest_log() {
+        let day = |days: u64| Ttl::Of(Duration::from_secs(days * 86_400));
+        let mut months = Months::default();
+        for (now, expected) in
+            [(day(30), day(30)), (day(90), day(90)), (day(7), day(90)), (Ttl::Forever, Ttl::Forever)]
+        {
+            assert_eq!(months.extend(now), expected);
+            assert_eq!(Months::read(Some(&months.to_json())), months);
+        }
+        assert_eq!(months.extend(day(1)), Ttl::Forever);
     }
 
     #[test]

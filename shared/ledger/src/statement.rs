@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::csv::{Cell, Csv};
-use crate::{Date, Decimal, Entry, Field, Month, Record, Total};
+use crate::{Date, Decimal, Entry, Field, LedgerRecord, Month, Total};
 
 /// What an entry without a `分類` counts as. The chat writes the same.
 const NO_CATEGORY: &str = "其他";
@@ -90,14 +90,14 @@ impl Statement {
         let mut rows: HashMap<String, Row> = HashMap::new();
         let mut unreadable = 0;
         for record in records {
-            match Record::read(record) {
-                Some(Record::Put(entry)) => match Row::read(entry) {
+            match LedgerRecord::read(record) {
+                Some(LedgerRecord::Put(entry)) => match Row::read(entry) {
                     Some(row) => {
                         rows.insert(row.entry.id().to_owned(), row);
                     }
                     None => unreadable += 1,
                 },
-                Some(Record::Delete(id)) => {
+                Some(LedgerRecord::Delete(id)) => {
                     rows.remove(&id);
                 }
                 None => unreadable += 1,
@@ -149,7 +149,7 @@ impl Statement {
         self.rows.iter().map(|row| &row.entry)
     }
 
-    /// The last `n` entries, the latest first.
+    /// The `n` entries with the latest dates, the latest first.
     pub fn latest(&self, n: usize) -> impl Iterator<Item = &Entry> {
         self.entries().rev().take(n)
     }

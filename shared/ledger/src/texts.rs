@@ -45,7 +45,7 @@ pub fn noted(entries: &[Entry]) -> String {
     format!("已記帳：\n{}", lines(entries))
 }
 
-/// The entries that were made last, one line each.
+/// The entries with the latest dates, one line each.
 pub fn recent(entries: &[Entry]) -> String {
     if entries.is_empty() {
         return "目前沒有記帳紀錄，例如輸入：午餐 120 信用卡".to_owned();

@@ -98,6 +98,8 @@ pub struct Source {
     pub chat: Chat,
     /// Who caused it; in groups and rooms LINE does not always say.
     pub user_id: Option<String>,
+    /// Which group or room.
+    pub chat_id: Option<String>,
 }
 
 /// A kind of chat.
@@ -154,7 +156,11 @@ impl Event {
         Event {
             webhook_event_id: fields.text("webhookEventId"),
             kind,
-            source: Source { chat: Chat::parse(source.text("type")), user_id: source.text("userId") },
+            source: Source {
+                chat: Chat::parse(source.text("type")),
+                user_id: source.text("userId"),
+                chat_id: source.text("groupId").or_else(|| source.text("roomId")),
+            },
             reply_token,
             mode,
             is_redelivery: fields.object("deliveryContext").get("isRedelivery").unwrap_or(false),

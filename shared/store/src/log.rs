@@ -42,7 +42,7 @@ pub struct Keep {
     /// The TTL of the whole log from this append on.
     ///
     /// DynamoDB deletes each record by a time that was set with its append: twice the TTL after it, and at least the TTL
-    /// and a week. So a log that is appended to for longer than that loses its oldest records there. A log that must
+    /// and a week (for a TTL of a day or more, the TTL and two months). So a log that is appended to for longer than that loses its oldest records there. A log that must
     /// keep all of its records for as long as it is used has the TTL [`Ttl::Forever`].
     pub ttl: Ttl,
 }

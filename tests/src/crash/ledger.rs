@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onetap_ledger::{Book, Config, Moment, Month, Months, Record, Statement};
+use onetap_ledger::{Book, Config, LedgerRecord, Moment, Month, Months, Statement};
 use onetap_store::{Store, read_to_end};
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ impl Ledger {
         }
         let mut ids = Vec::new();
         for text in records.values().flatten() {
-            let id = Record::read(text).expect("a record that can be read").id().to_owned();
+            let id = LedgerRecord::read(text).expect("a record that can be read").id().to_owned();
             if !ids.contains(&id) {
                 ids.push(id);
             }

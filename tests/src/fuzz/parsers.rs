@@ -2,7 +2,7 @@
 
 use onetap_config::Secret;
 use onetap_ledger::chat::{self, Pending, Sentence};
-use onetap_ledger::{Entry, Moment, Month, Months, Patch, Record, Statement};
+use onetap_ledger::{Entry, LedgerRecord, Moment, Month, Months, Patch, Statement};
 use onetap_line::signature::{Verdict, sign, verify};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Mode, Source};
 
@@ -69,15 +69,15 @@ pub(super) fn entries() -> Vec<Vec<u8>> {
 pub fn ledger_record(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let lunch = Entry::read(LUNCH).unwrap();
-    let put = Record::Put(lunch.clone()).to_json();
+    let put = LedgerRecord::Put(lunch.clone()).to_json();
     let month = Month::parse("2025-11").unwrap();
     let statement = Statement::fold(month, [put.as_str(), &text, "{}"]);
-    let record = Record::read(&text);
+    let record = LedgerRecord::read(&text);
     if record.as_ref().is_none_or(|record| record.id() != lunch.id()) {
         assert!(statement.entries().any(|entry| *entry == lunch), "the entry is hidden");
     }
     if let Some(record) = record {
-        assert!(Record::read(&record.to_json()) == Some(record), "read, written, and then another");
+        assert!(LedgerRecord::read(&record.to_json()) == Some(record), "read, written, and then another");
     } else {
         assert_eq!((statement.count(), statement.unreadable()), (1, 2));
     }
@@ -112,7 +112,7 @@ pub fn chat_sentence(bytes: &[u8]) {
         Sentence::EditProblem(problem) | Sentence::NoteProblem(problem) => assert!(!problem.0.is_empty()),
         Sentence::HalfSaid(pending, problem) => {
             assert!(!problem.0.is_empty());
-            assert_eq!(Pending::read(&pending.to_json()), Some(pending), "kept, and not the same");
+            assert_eq!(Pending::read(&pending.to_json(None), None), Some(pending), "kept, and not the same");
         }
         Sentence::Delete | Sentence::Recall(_) | Sentence::Other => {}
     }
@@ -129,7 +129,7 @@ pub fn chat_sentence(bytes: &[u8]) {
             let event = Event {
                 webhook_event_id: None,
                 kind,
-                source: Source { chat, user_id: Some("U1".to_owned()) },
+                source: Source { chat, user_id: Some("U1".to_owned()), chat_id: None },
                 reply_token: Some("token".to_owned()),
                 mode: Mode::Active,
                 is_redelivery: false,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use onetap_config::Secret;
-use onetap_ledger::{Book, Config, Entry, Field, Month, Months, Record, Statement, texts};
+use onetap_ledger::{Book, Config, Entry, Field, LedgerRecord, Month, Months, Statement, texts};
 use onetap_line::testing::MessagingApi;
 use onetap_servers::{Backend, Environment, heavy_test};
 use onetap_store::{Store, read_to_end};
@@ -222,7 +222,7 @@ async fn act(worker: &mut Worker, line: &MessagingApi, told: &mut Told, round: u
 }
 
 /// The whole ledger: the entries with the number of records, by month.
-async fn ledger(store: &dyn Store) -> (Vec<(Month, Entry)>, Vec<Record>) {
+async fn ledger(store: &dyn Store) -> (Vec<(Month, Entry)>, Vec<LedgerRecord>) {
     let book = Book::new(USER, Config::default()).unwrap();
     let months = Months::read(store.get(book.months()).await.unwrap().as_deref());
     let (mut entries, mut records) = (Vec::new(), Vec::new());
@@ -230,7 +230,7 @@ async fn ledger(store: &dyn Store) -> (Vec<(Month, Entry)>, Vec<Record>) {
         let log = read_to_end(store, &book.log(month).unwrap()).await.unwrap();
         let statement = Statement::fold(month, log.iter().map(|record| record.text.as_str()));
         entries.extend(statement.entries().map(|entry| (month, entry.clone())));
-        records.extend(log.iter().map(|record| Record::read(&record.text).expect("a record")));
+        records.extend(log.iter().map(|record| LedgerRecord::read(&record.text).expect("a record")));
     }
     (entries, records)
 }
@@ -291,8 +291,8 @@ async fn eight_at_once(backend: Backend) {
         assert!(amount == entered[&text(entry, Field::Item)] || amounts.contains(&amount), "{amount}");
     }
     for amount in amounts {
-        let edited = |record: &Record| match record {
-            Record::Put(entry) if text(entry, Field::Amount) == amount.to_string() => {
+        let edited = |record: &LedgerRecord| match record {
+            LedgerRecord::Put(entry) if text(entry, Field::Amount) == amount.to_string() => {
                 Some(entry.id().to_owned())
             }
             _ => None,

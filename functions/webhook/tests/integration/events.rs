@@ -33,7 +33,7 @@ async fn every_delivery_gets_the_answer_of_its_name() {
         ("edit-entry", 200, &["修改成功\n• 原幣金額：120 → 150"]),
         ("three-entries", 200, &["已記帳：\n• "]),
         ("half-said", 200, &["缺少付款方式"]),
-        ("what-lacks", 200, &["已記帳：\n• "]),
+        ("rest-of-entry", 200, &["已記帳：\n• "]),
         ("this-month", 200, &[&this_month]),
         ("group", 200, &[]),
         ("unknown-kinds", 200, &["新北市永和區（範例資料）"]),

@@ -16,8 +16,9 @@ on_every_backend! {
     a_text_of_three_entries_delivered_four_times_is_three_records
     an_entry_stays_when_the_last_transaction_is_gone
     an_edit_that_moves_the_date_moves_the_entry_to_its_month
-    what_lacks_completes_a_half_said_entry_once
+    a_half_said_entry_is_completed_once
     a_half_said_entry_in_a_group_is_its_users_alone
+    what_is_said_in_one_chat_is_not_told_in_another
     the_ledger_is_read_back
     erasing_leaves_nothing_and_what_comes_after_is_kept
     erasing_takes_any_number_of_months
@@ -86,7 +87,7 @@ async fn an_edit_that_moves_the_date_moves_the_entry_to_its_month(store: Arc<dyn
     assert_eq!(entries(&bot, &user, "2024-02").await, (vec!["午餐 120".to_owned()], 1));
 }
 
-async fn what_lacks_completes_a_half_said_entry_once(store: Arc<dyn Store>) {
+async fn a_half_said_entry_is_completed_once(store: Arc<dyn Store>) {
     let (bot, user) = (Bot::new(store), user());
     assert_eq!(bot.ask(&user, "午餐 100").await, "缺少付款方式，例如：午餐 120 信用卡");
     // Anything else leaves it alone.
@@ -115,6 +116,24 @@ async fn a_half_said_entry_in_a_group_is_its_users_alone(store: Arc<dyn Store>) 
     assert!(bot.said()[0].ends_with("午餐 100 TWD 信用卡"));
     assert_eq!(entries(&bot, &user, &this_month()).await.1, 1);
     assert_eq!(entries(&bot, &other, &this_month()).await.1, 0);
+}
+
+async fn what_is_said_in_one_chat_is_not_told_in_another(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    bot.ask(&user, "午餐 100").await;
+    assert_eq!(bot.deliver(&[in_group(text(&user, "現金"))]).await, 200);
+    assert_eq!(bot.said(), Vec::<String>::new());
+    assert!(bot.ask(&user, "現金").await.ends_with("午餐 100 TWD 現金"));
+    // In one group, then in another, then in the first.
+    let in_another = |mut event: Value| {
+        event["source"]["groupId"] = "another-planted-group".into();
+        event
+    };
+    assert_eq!(bot.deliver(&[in_group(text(&user, "晚餐 200"))]).await, 200);
+    assert_eq!(bot.deliver(&[in_another(in_group(text(&user, "現金")))]).await, 200);
+    assert_eq!(bot.said(), Vec::<String>::new());
+    assert_eq!(bot.deliver(&[in_group(text(&user, "現金"))]).await, 200);
+    assert!(bot.said()[0].ends_with("晚餐 200 TWD 現金"));
 }
 
 async fn the_ledger_is_read_back(store: Arc<dyn Store>) {
@@ -194,6 +213,65 @@ async fn an_erasure_that_is_interrupted_is_finished_by_the_next() {
     assert!(bot.store.get(book(&user).months()).await.unwrap().is_some());
     assert!(bot.ask(&user, "刪除我的資料").await.starts_with("已刪除您的所有資料。"));
     assert_eq!(bot.store.get_all(&book(&user).keys()).await.unwrap(), vec![None; 3]);
+}
+
+#[tokio::test]
+async fn an_erasure_that_died_before_its_reply_is_finished_by_the_redelivery() {
+    let (bot, user) = (Bot::new(memory()), user());
+    bot.ask(&user, "早餐 50 現金").await;
+    let erase = text(&user, "刪除我的資料");
+    // Everything is hidden, then the store is gone, and LINE too.
+    let failing =
+        Faulty::new(Arc::clone(&bot.store), |call| if call <= 4 { Fault::Pass } else { Fault::NotSent });
+    bot.line.fail_next(onetap_line::testing::Fault::Status(429, json!({}).to_string()));
+    assert_eq!(deliver(&bot.instance(failing, &[]), from_ref(&erase)).await, 500);
+    bot.said();
+    assert!(bot.store.get(book(&user).months()).await.unwrap().is_some());
+    assert_eq!(bot.deliver(&[redelivered(&erase)]).await, 200);
+    assert!(bot.said()[0].starts_with("已刪除您的所有資料。"));
+    assert_eq!(bot.store.get_all(&book(&user).keys()).await.unwrap(), vec![None; 3]);
+}
+
+#[tokio::test]
+async fn an_entry_that_comes_while_everything_is_erased_is_erased_with_it_or_kept_whole() {
+    // Between the erasure's read and its commit.
+    let (bot, user) = (Bot::new(memory()), user());
+    for first in [None, Some("早餐 50 現金")] {
+        if let Some(words) = first {
+            bot.ask(&user, words).await;
+        }
+        let gate = onetap_store::testing::Gate::new();
+        let held = gate.clone();
+        let store = Faulty::new(Arc::clone(&bot.store), move |call| match call {
+            4 => Fault::HeldBefore(held.clone()),
+            _ => Fault::Pass,
+        });
+        let instance = bot.instance(store, &[]);
+        let erase = [text(&user, "刪除我的資料")];
+        let entry = async {
+            gate.reached().await;
+            assert_eq!(bot.deliver(&[text(&user, "午餐 120 現金")]).await, 200);
+            gate.open();
+        };
+        let (status, ()) = tokio::join!(deliver(&instance, &erase), entry);
+        assert_eq!(status, 200);
+        bot.said();
+        assert_eq!(bot.store.get_all(&book(&user).keys()).await.unwrap(), vec![None; 3], "{first:?}");
+        assert_eq!(entries(&bot, &user, &this_month()).await, (vec![], 0), "{first:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_shorter_retention_does_not_make_an_erasure_forget_the_months_of_a_longer_one() {
+    let (bot, user) = (Bot::with(memory(), &[("LEDGER_RETENTION_DAYS", "0")]), user());
+    bot.ask(&user, "2024-02-01 茶 10 現金").await;
+    let short = bot.instance(Arc::clone(&bot.store), &[("LEDGER_RETENTION_DAYS", "1")]);
+    assert_eq!(deliver(&short, &[text(&user, "早餐 50 現金")]).await, 200);
+    bot.said();
+    pass(3 * 86_400).await;
+    assert_eq!(entries(&bot, &user, "2024-02").await.1, 1);
+    bot.ask(&user, "刪除我的資料").await;
+    assert_eq!(entries(&bot, &user, "2024-02").await.1, 0);
 }
 
 #[tokio::test]

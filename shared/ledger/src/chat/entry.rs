@@ -15,7 +15,7 @@ const HOME_CURRENCY: &str = "TWD";
 /// The most entries of one text: they are recorded in one commit.
 const MAX_ENTRIES: usize = 20;
 
-/// What the text says was paid, or what lacks or is wrong; [`Sentence::Other`] if there is no amount in it.
+/// What the text says was paid, or what is missing or wrong; [`Sentence::Other`] if there is no amount in it.
 pub(super) fn parse(text: &str, now: Moment) -> Sentence {
     let segments: Vec<Segment> =
         split(text).into_iter().map(|text| Segment::parse(text, now.date())).collect();
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str, now: Moment) -> Sentence {
         segments.iter().any(|segment| segment.currency.is_some_and(|code| code != HOME_CURRENCY));
     let mut date = now.date();
     let (mut drafts, mut problems) = (Vec::new(), Vec::new());
-    let (mut lacks, mut is_wrong) = (Vec::new(), false);
+    let (mut missing, mut is_wrong) = (Vec::new(), false);
     for ((segment, payment), rate) in segments.iter().zip(payments).zip(rates) {
         let mut faults = Faults::default();
         // A day holds for the segments after it too.
@@ -56,27 +56,27 @@ pub(super) fn parse(text: &str, now: Moment) -> Sentence {
                 drafts.push(Draft { date, item: item.clone(), amount, currency, rate, payment });
             }
             _ => {
-                lacks.extend(&faults.lacks);
+                missing.extend(&faults.missing);
                 is_wrong |= !faults.wrong.is_empty();
                 problems.push(faults.message(Some(&segment.item).filter(|_| segments.len() > 1)));
             }
         }
     }
-    if drafts.len() > MAX_ENTRIES {
+    if drafts.len() + problems.len() > MAX_ENTRIES {
         return Sentence::NoteProblem(Problem(format!("一次最多記錄 {MAX_ENTRIES} 筆，請分開輸入")));
     }
     let problem = Problem(problems.join("\n"));
     match problems.is_empty() {
         true => Sentence::Note(Note { now, drafts }),
         false if is_wrong => Sentence::NoteProblem(problem),
-        false => Sentence::HalfSaid(Pending::new(text, now, lacks), problem),
+        false => Sentence::HalfSaid(Pending::new(text, now, missing), problem),
     }
 }
 
-/// What a segment lacks, and what is wrong in it.
+/// What is missing in a segment, and what is wrong.
 #[derive(Default)]
 struct Faults {
-    lacks: Vec<Part>,
+    missing: Vec<Part>,
     wrong: Vec<String>,
 }
 
@@ -86,23 +86,23 @@ impl Faults {
         match value {
             Some(Ok(value)) => return Some(value),
             Some(Err(reason)) => self.wrong.push(wrong_field(part.name(), reason)),
-            None => self.lacks.push(part),
+            None => self.missing.push(part),
         }
         None
     }
 
     fn is_empty(&self) -> bool {
-        self.lacks.is_empty() && self.wrong.is_empty()
+        self.missing.is_empty() && self.wrong.is_empty()
     }
 
     /// The message, which names the item if there is one.
     fn message(self, item: Option<&String>) -> String {
         let which =
             item.filter(|item| !item.is_empty()).map(|item| format!("「{item}」")).unwrap_or_default();
-        let names: Vec<&str> = self.lacks.iter().map(|part| part.name()).collect();
-        let lacks = (!names.is_empty()).then(|| format!("缺少{}", names.join("、")));
-        let example = lacks.as_ref().map(|_| EXAMPLE.to_owned());
-        let all: Vec<String> = lacks.into_iter().chain(self.wrong).chain(example).collect();
+        let names: Vec<&str> = self.missing.iter().map(|part| part.name()).collect();
+        let missing = (!names.is_empty()).then(|| format!("缺少{}", names.join("、")));
+        let example = missing.as_ref().map(|_| EXAMPLE.to_owned());
+        let all: Vec<String> = missing.into_iter().chain(self.wrong).chain(example).collect();
         format!("{which}{}", all.join("，"))
     }
 }

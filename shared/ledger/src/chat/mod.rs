@@ -21,7 +21,7 @@ mod tokens;
 mod words;
 
 pub use note::Note;
-pub use pending::{Pending, completes};
+pub use pending::{Pending, Supply, supply};
 pub use recall::Recall;
 
 use crate::{Moment, Patch};
@@ -37,7 +37,7 @@ pub enum Sentence {
     EditProblem(Problem),
     /// Record what was paid.
     Note(Note),
-    /// There is an amount, but not all that an entry needs, and nothing that is wrong: what lacks may be said next. In a
+    /// There is an amount, but not all that an entry needs, and nothing that is wrong: what is missing may be said next. In a
     /// group the text may not be meant for the bot.
     HalfSaid(Pending, Problem),
     /// There is an amount, but something is wrong. In a group the text may not be meant for the bot.

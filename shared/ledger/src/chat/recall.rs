@@ -6,7 +6,7 @@ use crate::{Moment, Month};
 /// What of the ledger a text asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recall {
-    /// The entries that were made last.
+    /// The entries with the latest dates.
     Recent,
     /// The sums of a month.
     Month(Month),

@@ -1,6 +1,6 @@
 //! What a sentence does, sentence by sentence.
 
-use onetap_ledger::chat::{Pending, Problem, Recall, Sentence, completes, parse};
+use onetap_ledger::chat::{Pending, Problem, Recall, Sentence, Supply, parse, supply};
 use onetap_ledger::{Attempt, Change, Entry, Field, Moment, Month, Months, texts};
 
 /// Seed 002's entry.
@@ -295,10 +295,10 @@ fn an_id_that_was_given_is_not_given_again_though_its_entry_is_gone() {
     assert_eq!(note.entries(Some(&before), &given)[0].id(), "20251129-143006");
 }
 
-/// What becomes of a half-said entry and the text after it: the entries, what still lacks, or nothing.
+/// What becomes of a half-said entry and the text after it: the entries, what is still missing, or nothing.
 fn then(first: &str, second: &str) -> String {
-    let Sentence::HalfSaid(pending, _) = parse(first, now()) else { panic!("{first} lacks nothing") };
-    let stored = Pending::read(&pending.to_json()).unwrap();
+    let Sentence::HalfSaid(pending, _) = parse(first, now()) else { panic!("nothing is missing in {first}") };
+    let stored = Pending::read(&pending.to_json(None), None).unwrap();
     assert_eq!(stored, pending, "{first}");
     match stored.with(second) {
         None => "-".to_owned(),
@@ -311,7 +311,7 @@ fn then(first: &str, second: &str) -> String {
 }
 
 #[test]
-fn what_lacks_may_be_said_next() {
+fn what_is_missing_may_be_said_next() {
     for (first, second, expected) in [
         ("午餐 100", "信用卡", "2025-11-29 午餐 100 TWD 信用卡"),
         ("午餐 100", " 信用卡 ", "2025-11-29 午餐 100 TWD 信用卡"),
@@ -325,6 +325,7 @@ fn what_lacks_may_be_said_next() {
         ("書 12.5 美金 信用卡", "匯率 31.5", "2025-11-29 書 12.5 USD（匯率 31.5） 信用卡"),
         ("書 12.5 美金 信用卡", "31.5", "2025-11-29 書 12.5 USD（匯率 31.5） 信用卡"),
         ("書 12.5 美金", "信用卡", "缺少匯率"),
+        ("早餐 50 現金、午餐", "120", "2025-11-29 早餐 50 TWD 現金 | 2025-11-29 午餐 120 TWD 現金"),
     ] {
         assert_eq!(then(first, second), expected, "{first}, then {second}");
     }
@@ -345,23 +346,38 @@ fn anything_else_leaves_a_half_said_entry_alone() {
         ("100 現金", "明天的會議改到下午三點，地點在二樓的會議室"),
         ("書 12.5 美金 信用卡", "匯率 -1"),
         ("午餐 100", "31.5"),
+        ("午餐 100", "我今天忘記帶悠遊卡"),
+        ("100 現金", "取消"),
+        ("100 現金", "謝謝"),
     ] {
         assert_eq!(then(first, second), "-", "{first}, then {second}");
     }
 }
 
 #[test]
-fn what_may_complete_an_entry_is_known_without_it() {
+fn what_a_text_may_supply_is_known_without_the_entry() {
     for (text, expected) in [
-        ("信用卡", Some(true)),
-        ("匯率 31.5", Some(true)),
-        ("午餐", Some(false)),
-        ("午餐 現金", Some(false)),
-        ("午餐 100", None),
-        ("昨天", None),
-        ("", None),
+        ("信用卡", Supply::Payment),
+        ("國泰信用卡", Supply::Word),
+        ("電腦好卡", Supply::Word),
+        ("取消", Supply::Nothing),
+        ("匯率 31.5", Supply::Payment),
+        ("午餐", Supply::Word),
+        ("午餐 現金", Supply::Word),
+        ("午餐 100", Supply::Word),
+        ("昨天", Supply::Nothing),
+        ("", Supply::Nothing),
     ] {
-        assert_eq!(completes(text, now()), expected, "{text}");
+        assert_eq!(supply(text, now()), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_said_in_one_chat_is_not_completed_in_another() {
+    let Sentence::HalfSaid(pending, _) = parse("午餐 100", now()) else { panic!("something is missing") };
+    for (said_in, chat) in [(None, Some("a")), (Some("a"), None), (Some("a"), Some("b"))] {
+        assert_eq!(Pending::read(&pending.to_json(said_in), chat), None);
+        assert_eq!(Pending::read(&pending.to_json(said_in), said_in), Some(pending.clone()));
     }
 }
 
@@ -369,7 +385,7 @@ fn what_may_complete_an_entry_is_known_without_it() {
 fn a_broken_value_is_no_half_said_entry() {
     for text in ["", "{}", r#"{"text":"午餐 100","at":"x"}"#, r#"{"text":"午餐","at":"20251129-143000"}"#]
     {
-        assert!(Pending::read(text).is_none(), "{text}");
+        assert!(Pending::read(text, None).is_none(), "{text}");
     }
 }
 
@@ -401,6 +417,7 @@ fn a_text_has_at_most_twenty_entries() {
     let text = |entries: usize| vec!["茶 10"; entries].join("、") + " 現金";
     assert!(matches!(parse(&text(20), now()), Sentence::Note(_)));
     assert_eq!(says(&text(21)), "note? 一次最多記錄 20 筆，請分開輸入");
+    assert_eq!(says(&vec!["茶 10"; 21].join("、")), "note? 一次最多記錄 20 筆，請分開輸入");
 }
 
 #[test]

@@ -329,7 +329,7 @@ impl World {
         let edit = Edit::of(key);
         let keep = |there: &Values| {
             let writes =
-                onetap_store::Batch::new().put(key, there.expect(key), pending.to_json(), Pending::LIFE);
+                onetap_store::Batch::new().put(key, there.expect(key), pending.to_json(None), Pending::TTL);
             Ok::<_, ChangeError>((writes, ()))
         };
         edit.apply(&*self.store, keep).await.unwrap();
@@ -340,7 +340,8 @@ impl World {
         let book = &self.book;
         let complete = |there: &Values| {
             let stored = there.get(book.pending());
-            let Some(Sentence::Note(note)) = stored.and_then(Pending::read).and_then(|it| it.with("現金"))
+            let Some(Sentence::Note(note)) =
+                stored.and_then(|text| Pending::read(text, None)).and_then(|it| it.with("現金"))
             else {
                 return Ok((onetap_store::Batch::new(), None));
             };

@@ -38,7 +38,11 @@ fn an_event_of_line_is_read_whole() {
         Event {
             webhook_event_id: Some("01FZ74A0TDDPYRVKNK77XKC3ZR".to_owned()),
             kind: Kind::Message(IncomingMessage::Text("台北 planted".to_owned())),
-            source: Source { chat: Chat::Group, user_id: Some("Uplanted".to_owned()) },
+            source: Source {
+                chat: Chat::Group,
+                user_id: Some("Uplanted".to_owned()),
+                chat_id: Some("Cgroup".to_owned()),
+            },
             reply_token: Some("planted-token".to_owned()),
             mode: Mode::Active,
             is_redelivery: true,
@@ -119,7 +123,9 @@ fn a_source_of_any_kind_may_name_a_user_or_none() {
         (json!("U1"), Chat::Unknown, None),
     ] {
         let event = event(json!({ "source": source }));
-        assert!(event.source == Source { chat, user_id: user.map(str::to_owned) }, "{source}");
+        let chat_id = ["groupId", "roomId"].iter().find_map(|name| source.get(name)?.as_str());
+        let [user_id, chat_id] = [user, chat_id].map(|id| id.map(str::to_owned));
+        assert!(event.source == Source { chat, user_id, chat_id }, "{source}");
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) const HEAD: &str = "value";
 /// The shortest time from the expiry of a record until DynamoDB may delete it.
 pub(super) const MIN_GRACE_SECONDS: u64 = 7 * 24 * 3600;
 
+const TWO_MONTHS_SECONDS: u64 = 62 * 24 * 3600;
+
 /// The primary key of an item.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct ItemKey {
@@ -102,10 +104,12 @@ impl Item {
     }
 
     /// The same record, which DynamoDB may delete only later: every append extends the life of the whole log, so a record
-    /// is needed for longer than its own TTL. It stays for another TTL, at least for a week. A log that is appended to
-    /// for longer than that loses its oldest records.
+    /// is needed for longer than its own TTL. It stays for another TTL, at least for a week. If the TTL is short, it stays
+    /// for up to two months: then a log of one month keeps all of its records for as long as it lives. A log that is
+    /// appended to for longer than that loses its oldest records.
     pub(super) fn swept_later(self, ttl: Ttl) -> Item {
-        let grace = ttl.millis().map_or(0, |ttl| ttl / 1000).max(MIN_GRACE_SECONDS);
+        let ttl = ttl.millis().map_or(0, |ttl| ttl / 1000);
+        let grace = ttl.max(ttl.saturating_mul(62).min(TWO_MONTHS_SECONDS)).max(MIN_GRACE_SECONDS);
         Item { sweep: self.sweep.map(|second| second + grace), ..self }
     }
 
