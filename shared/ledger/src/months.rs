@@ -66,10 +66,11 @@ impl Months {
         self.with_log.insert(month);
     }
 
-    /// The latest `交易ID` that a new entry, made at `now`, must not have.
-    pub(crate) fn latest_id(&self, now: Moment) -> Option<Moment> {
+    /// The latest `交易ID` that a new entry, made at `now`, must not have: of these, and of the last transaction.
+    pub(crate) fn latest_id(&self, now: Moment, last_transaction: Option<Moment>) -> Option<Moment> {
         let ahead = now.plus_hours(MAX_AHEAD_HOURS);
-        [self.last_id, self.last_put_id].into_iter().flatten().filter(|id| *id <= ahead).max()
+        let given = [self.last_id, self.last_put_id, last_transaction];
+        given.into_iter().flatten().filter(|id| *id <= ahead).max()
     }
 
     /// The TTL of the list, after a log was written with this retention.
@@ -123,7 +124,7 @@ mod tests {
         let now = Moment::parse_id("20261117-120000").unwrap();
         let latest = |last: &str, put: &str| {
             let stored = json!({"last_id": last, "last_put_id": put}).to_string();
-            Months::read(Some(&stored)).latest_id(now).map(Moment::id)
+            Months::read(Some(&stored)).latest_id(now, None).map(Moment::id)
         };
         assert_eq!(latest("20261117-120001", "20261117-130000").as_deref(), Some("20261117-130000"));
         assert_eq!(latest("20261117-120001", "99991231-235959").as_deref(), Some("20261117-120001"));

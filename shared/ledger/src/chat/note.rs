@@ -36,7 +36,8 @@ impl Note {
     /// Each gets a `交易ID` of its own: the second in which the text was written or, if that second or a later one was given
     /// before, the second after the latest that was given.
     pub fn entries(&self, previous: Option<&Entry>, months: &Months) -> Vec<Entry> {
-        let taken = previous.and_then(|entry| Moment::parse_id(entry.id())).max(months.latest_id(self.now));
+        let previous = previous.and_then(|entry| Moment::parse_id(entry.id()));
+        let taken = months.latest_id(self.now, previous);
         // After the last second of the year 9999 there is no next one.
         let mut id =
             taken.filter(|taken| *taken >= self.now).and_then(Moment::next_second).unwrap_or(self.now);

@@ -145,7 +145,7 @@ pub enum Supply {
     Nothing,
     /// A known way to pay, a currency or a rate, and nothing else.
     Payment,
-    /// Perhaps the name of what was bought, or of another way to pay: any short text may be one.
+    /// Perhaps an amount, the name of what was bought, or of another way to pay: any short text may be one.
     Word,
 }
 
@@ -154,7 +154,7 @@ pub fn supply(text: &str, now: Moment) -> Supply {
     let text = words::to_half_width(text);
     match supplied(text.trim(), now).as_deref() {
         None | Some([]) => Supply::Nothing,
-        Some(parts) if parts.contains(&Part::Item) => Supply::Word,
+        Some(parts) if parts.contains(&Part::Item) || parts.contains(&Part::Amount) => Supply::Word,
         Some([Part::Payment]) if !words::is_payment(text.trim()) => Supply::Word,
         Some(_) => Supply::Payment,
     }
