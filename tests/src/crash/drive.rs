@@ -88,7 +88,7 @@ impl World {
         let lookup = |name: &str| environment.lookup(name);
         let traces = Traces::new(&lookup, redis.as_deref());
         let store = environment.store();
-        let functions = Functions::new(&lookup);
+        let functions = Functions::patient(&lookup);
         World {
             store,
             functions,

@@ -90,26 +90,18 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// The functions as these variables describe them.
-    pub(super) fn new(lookup: &dyn Fn(&str) -> Option<String>) -> Functions {
-        let variables = Variables::from_lookup(lookup);
-        Functions {
-            webhook: Webhook::from_variables(&variables).unwrap(),
-            edit: EditLastTransaction::from_variables(&variables).unwrap(),
-            consumer: QueueConsumer::from_variables(&variables).unwrap(),
-        }
-    }
-
-    /// The same with more time for a delivery than LINE gives.
+    /// The functions as these variables describe them, but with more time for a delivery than LINE gives: what a test shows
+    /// must not depend on how quick its machine is.
     pub fn patient(lookup: &dyn Fn(&str) -> Option<String>) -> Functions {
         let variables = Variables::from_lookup(lookup);
-        let minute = Duration::from_secs(60);
-        let mut bot = webhook::Config::from_variables(&variables).unwrap();
-        bot.times = Times { delivery: 3 * minute, forecast: minute, reply: minute };
         let store = open(&onetap_store::Config::from_variables(&variables).unwrap()).unwrap();
         let http = onetap_http::Client::new();
         let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
-        Functions { webhook: Webhook::new(store, weather, &http, bot).unwrap(), ..Functions::new(lookup) }
+        Functions {
+            webhook: Webhook::new(store, weather, &http, patient_bot(&variables)).unwrap(),
+            edit: EditLastTransaction::from_variables(&variables).unwrap(),
+            consumer: QueueConsumer::from_variables(&variables).unwrap(),
+        }
     }
 
     /// The same with every way out through `gate`.
@@ -124,7 +116,7 @@ impl Functions {
         let http = onetap_http::Client::new();
         let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
         let weather = GatedWeather::new(weather, gate);
-        let bot = webhook::Config::from_variables(&variables).unwrap();
+        let bot = patient_bot(&variables);
         let edit = edit_last_transaction::Config::from_variables(&variables).unwrap();
         let bus = queue_consumer::Config::from_variables(&variables, &config).unwrap();
         Functions {
@@ -166,6 +158,12 @@ impl Functions {
             }
         }
     }
+}
+
+fn patient_bot(variables: &Variables<'_>) -> webhook::Config {
+    let minute = Duration::from_secs(60);
+    let times = Times { delivery: 3 * minute, forecast: minute, reply: minute };
+    webhook::Config { times, ..webhook::Config::from_variables(variables).unwrap() }
 }
 
 fn batch(bodies: &[String]) -> SqsEvent {
