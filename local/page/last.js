@@ -13,7 +13,7 @@ const SAMPLES = [
 let user = "";
 let reads = 0;
 let samples = 0;
-/** The second that the last sample was given. */
+/** The latest 交易ID of a sample, in milliseconds. */
 let given = 0;
 let left = null;
 let bar = null;
@@ -30,7 +30,7 @@ export function start() {
   tick(count, 500);
 }
 
-/** Shows this user's. */
+/** Shows the last transaction of this user. */
 export function read(id) {
   user = id;
   tabs.forget();

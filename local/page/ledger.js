@@ -53,7 +53,7 @@ export function start() {
   tick(() => shown && shown.month !== month() && refresh(), 10_000);
 }
 
-/** Shows this user's. */
+/** Shows the ledger of this user. */
 export function read(id) {
   user = id;
   refresh();

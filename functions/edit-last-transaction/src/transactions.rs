@@ -11,8 +11,8 @@ use crate::answer::{Answer, empty, failed, refusal, whole};
 use crate::month::{Format, MonthQuery, is_known, preferred};
 use crate::request::{deadline, query};
 
-/// No month is answered with more, in bytes of the JSON string that carries it. Lambda's own limit is 6 MiB for the whole
-/// response, and it would answer anything larger with a 500 of its own.
+/// The largest answer to a month, in bytes of the JSON string that carries it to Lambda. Lambda's limit is 6 MiB for the
+/// whole response; above it the caller gets a 500 without our message.
 pub const MAX_ANSWER_BYTES: usize = 5_500_000;
 
 impl EditLastTransaction {

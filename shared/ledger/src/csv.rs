@@ -1,6 +1,6 @@
 //! CSV for spreadsheets: RFC 4180, in UTF-8 with a byte order mark.
 
-/// Excel takes a file without it for one in the local code page.
+/// Without it Excel reads the file in the local code page, not as UTF-8.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A value of a row.

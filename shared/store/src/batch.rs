@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
 
-/// Maximum number of writes in a batch. A DynamoDB transaction has at most 100 items, and an append is two of them; a Lua
-/// script blocks the server.
+/// Maximum number of writes in a batch. A DynamoDB transaction has at most 100 items, and an append takes two of them. On
+/// Redis a batch is one script, which blocks the server while it runs.
 pub const MAX_WRITES: usize = 50;
 
 /// The expected value of a key. If it is not the stored one, the whole batch is refused. There is no unconditional
@@ -134,8 +134,8 @@ pub enum Write {
 /// # let _ = batch; Ok(()) }
 /// ```
 ///
-/// An invalid batch (two writes to one key, a TTL of zero) is rejected when it is committed. Only a log may be named
-/// several times, by appends.
+/// An invalid batch (two writes to one key, a TTL of zero) is rejected when it is committed. Several appends may name the
+/// same log.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     writes: Vec<Write>,
@@ -296,7 +296,9 @@ impl Batch {
                         ));
                     }
                     _ => {
-                        return Err(Error::rejected("a batch names each key once, and a log that it clears"));
+                        return Err(Error::rejected(
+                            "a batch names each key, and each log that it clears, only once",
+                        ));
                     }
                 }
             }

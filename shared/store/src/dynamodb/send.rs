@@ -317,7 +317,7 @@ impl DynamoDb {
         Ok(page)
     }
 
-    /// The keys of the first records of `log`, up to a position, and the last of them if there are more.
+    /// A page of the keys of `log`'s records up to a position, and where the next page starts; `None` after the last page.
     pub(super) async fn keys_up_to(
         &self,
         log: &Log,

@@ -1,6 +1,6 @@
 -- Applies one batch: all of its writes, or none. `memory.rs` is the same in Rust.
 --
--- KEYS   the key or log of each write but 'publish', in the order of the writes; of several appends to one log, each
+-- KEYS   the key or log of each write but 'publish', in the order of the writes; a log with several appends is listed for each
 -- ARGV   six fields a write:
 --        1 what    'check', 'put', 'delete', 'newer', 'append', 'clear' or 'publish'
 --        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing;
@@ -60,7 +60,7 @@ for _, write in ipairs(writes) do
   if write.what == 'append' then
     write.begins = redis.call('XLEN', write.key) == 0
   elseif write.what == 'clear' then
-    write.filled = redis.call('XLEN', write.key) > 0
+    write.has_records = redis.call('XLEN', write.key) > 0
   elseif write.what == 'newer' then
     local there = value(write.key)
     if not there then
@@ -113,7 +113,7 @@ for _, write in ipairs(writes) do
     if write.ttl == '' then
       permit('PERSIST', write.key)
     end
-  elseif write.filled then
+  elseif write.has_records then
     permit('XTRIM', write.key, 'MAXLEN', '0')
     permit('PEXPIRE', write.key, '1000')
   elseif write.due then
@@ -124,8 +124,8 @@ for _, write in ipairs(writes) do
 end
 
 -- Append: before Set, because a put may store the position of an append. A log that another program has filled up to
--- the last possible position accepts no record: then the appends before it are undone. The last append sets the log's
--- TTL. (All appends to one log have the same.)
+-- the last possible position accepts no record: then the appends before it are undone. After all
+-- appends each log gets its TTL once: the appends to one log have the same.
 local reply, positions, appended, ttls = { 1 }, {}, {}, {}
 for _, write in ipairs(writes) do
   if write.what == 'append' then
@@ -175,11 +175,11 @@ end
 
 -- Delete and clear: after the writes that need memory. A batch that only removes also works on a server without free
 -- memory. A cleared log stays for a second as an empty stream, which has the last position: within a millisecond a new
--- stream would give the same positions again. (An append gives the log its TTL.)
+-- stream would give the same positions again. (The next append sets the log's own TTL.)
 for _, write in ipairs(writes) do
   if write.what == 'delete' then
     redis.call('DEL', write.key)
-  elseif write.filled then
+  elseif write.has_records then
     redis.call('XTRIM', write.key, 'MAXLEN', '0')
     redis.call('PEXPIRE', write.key, '1000')
   end
