@@ -15,6 +15,7 @@ mod read_to_end;
 mod redacted;
 mod round;
 mod sender;
+mod seq;
 
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
@@ -31,7 +32,7 @@ use async_trait::async_trait;
 pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 
-pub use batch::{Batch, Commit, Expect, MAX_WRITES, Mismatch, Value, Write, seq_of};
+pub use batch::{Batch, Commit, Expect, MAX_WRITES, Mismatch, Value, Write};
 pub use config::{Config, open};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
@@ -49,6 +50,7 @@ pub use redis::Redis;
 #[cfg(feature = "upstash")]
 pub use redis::Upstash;
 pub use round::{Answers, Round, Ticket};
+pub use seq::seq_of;
 
 /// A store: values under keys, logs, channels, and one conditional write that is atomic over all of them.
 ///

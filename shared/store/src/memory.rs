@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use crate::batch::seq_of;
+use crate::seq_of;
 use crate::{
     Batch, BoxStream, Channel, Commit, Error, Key, Log, Mismatch, Position, Record, Store, Ttl, Value, Write,
 };

@@ -9,8 +9,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, sleep};
 
 use super::item::{Attributes, Condition, Item, ItemKey};
+use super::plan::{Cleared, Seen};
 use super::send::{Action, ItemWrite, Outcome};
-use super::{Cleared, DynamoDb, Seen, backoff, connector};
+use super::{DynamoDb, backoff, connector};
 use crate::{Error, Log, Position};
 
 /// BatchWriteItem takes at most 25 items.

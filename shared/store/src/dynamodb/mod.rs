@@ -10,6 +10,7 @@
 mod clear;
 mod connector;
 mod item;
+mod plan;
 mod read;
 mod send;
 
@@ -24,15 +25,12 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 
-use crate::batch::seq_of;
 use crate::config::Credentials;
 use crate::jitter::jitter;
-use crate::{
-    Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Mismatch, Position, Record, Store, Value,
-    Write,
-};
-use item::{Condition, Content, Item, ItemKey};
-use send::{Action, ItemWrite, Outcome};
+use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, Write};
+use item::{Item, ItemKey};
+use plan::{Cleared, Plan, Seen, mismatches};
+use send::Outcome;
 
 /// DynamoDB items are at most 400 KB, with attribute names; the partition key may take 2 KB of them.
 const MAX_VALUE: usize = 400 * 1024 - 4 * 1024;
@@ -116,7 +114,7 @@ impl DynamoDb {
         let mut emptied = Vec::new();
         for attempt in 0.. {
             let now = self.now();
-            let Plan { writes, positions, cleared, gone } = plan(batch, &seen, now)?;
+            let Plan { writes, positions, cleared, gone } = Plan::of(batch, &seen, now)?;
             // Check: an expectation that fails on an item that is known already needs no request.
             let refusal = mismatches(batch, &seen, now)?;
             if !refusal.is_empty() {
@@ -157,144 +155,6 @@ impl DynamoDb {
         let keys = batch.writes().iter().filter_map(Write::name).map(ItemKey::named);
         self.get_all_items(keys.collect(), deadline).await
     }
-}
-
-/// Items as they were read, `None` for an absent item.
-type Seen = HashMap<ItemKey, Option<Item>>;
-
-/// The expectations that fail on the items that were read.
-fn mismatches(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<Mismatch>, Error> {
-    let mut refusal = Vec::new();
-    for (key, expect) in batch.expectations() {
-        let Some(item) = seen.get(&ItemKey::named(key.as_str())) else { continue };
-        let there = live(item, now)?;
-        if !expect.holds(there) {
-            refusal.push(Mismatch { key: key.clone(), there: there.map(str::to_owned) });
-        }
-    }
-    Ok(refusal)
-}
-
-/// Logs that a batch has cleared, each with its last position.
-type Cleared<'a> = Vec<(&'a Log, Position)>;
-
-/// The requests of a batch.
-struct Plan<'a> {
-    writes: Vec<ItemWrite>,
-    /// The positions of its appends.
-    positions: Vec<Position>,
-    /// The logs that are cleared by it.
-    cleared: Cleared<'a>,
-    /// The logs that it clears and that are gone already, each with its last position, if there is a head that has it.
-    gone: Vec<(&'a Log, Option<Position>)>,
-}
-
-/// The writes of the batch, and what comes before and after them.
-fn plan<'a>(batch: &'a Batch, seen: &Seen, now: u64) -> Result<Plan<'a>, Error> {
-    let mut writes: Vec<ItemWrite> = Vec::new();
-    let head_of = |log: &Log| seen.get(&ItemKey::named(log.as_str())).and_then(Option::as_ref);
-
-    // Append: the position in the head increases by one, on condition that it is still the one that was read, and the
-    // record takes the new position. After a log has ended, positions start again at the clock, so that no position
-    // is used twice.
-    let mut positions = Vec::new();
-    for write in batch.writes() {
-        let Write::Append { log, text, keep } = write else {
-            continue;
-        };
-        let key = ItemKey::named(log.as_str());
-        let text = Content::Text(text.clone());
-        // The head moves once, by all records that the batch appends to the log.
-        let moved = writes.iter_mut().find(|write| write.key == key).map(|write| &mut write.action);
-        let (position, record) = if let Some(Action::Put(head)) = moved {
-            let position = head.content.last()?.successor();
-            head.content = Content::Log(position);
-            (position, Item { content: text, ..*head })
-        } else {
-            let mut record = Item::new(text, keep.ttl, now).swept_later(keep.ttl);
-            let head = head_of(log);
-            let (position, condition) = match (head, head.map(|head| head.last(now)).transpose()?.flatten()) {
-                (Some(head), Some(last)) => {
-                    record.sweep = record.sweep.zip(head.sweep).map(|(own, earlier)| own.max(earlier));
-                    (last.successor(), Condition::Log(last))
-                }
-                (Some(Item { content: Content::Log(last), .. }), None) => {
-                    (Position::new(now.max(last.parts().0.saturating_add(1)), 1), Condition::EndedLog(*last))
-                }
-                _ => (Position::new(now, 1), Condition::NoLog),
-            };
-            let head = Item { content: Content::Log(position), ..record };
-            writes.push(ItemWrite { key, condition, action: Action::Put(head) });
-            (position, record)
-        };
-        let key = ItemKey::record(log, position);
-        writes.push(ItemWrite { key, condition: Condition::Any, action: Action::Put(record) });
-        positions.push(position);
-    }
-
-    // Set: the puts and deletes, each with its expectation as the condition.
-    for write in batch.writes() {
-        let (key, expect, action) = match write {
-            Write::Check { key, expect } => (key, expect.clone(), Action::Check),
-            Write::Delete { key, expect } => (key, expect.clone(), Action::Delete),
-            Write::Put { key, expect, value, ttl } => {
-                let text = match value {
-                    Value::Text(text) => text.clone(),
-                    Value::PositionOf(n) => positions[*n].to_string(),
-                };
-                (key, expect.clone(), Action::Put(Item::new(Content::Text(text), *ttl, now)))
-            }
-            Write::PutIfNewer { key, seq, json, ttl } => {
-                let there = seen.get(&ItemKey::named(key.as_str()));
-                let there = there.map(|item| live(item, now)).transpose()?.flatten();
-                if there.and_then(seq_of).is_some_and(|there| there >= *seq) {
-                    continue;
-                }
-                let expect = there.map_or(Expect::Absent, |there| Expect::Is(there.to_owned()));
-                (key, expect, Action::Put(Item::new(Content::Text(json.clone()), *ttl, now)))
-            }
-            Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => continue,
-        };
-        let condition = Condition::Value(expect);
-        writes.push(ItemWrite { key: ItemKey::named(key.as_str()), condition, action });
-    }
-
-    // Clear: the head becomes a tombstone, on condition that it is still the one that was read. Where the log is gone
-    // already, nothing changes, on condition that this is still so.
-    let (mut cleared, mut gone, mut checks) = (Vec::new(), Vec::new(), Vec::new());
-    for write in batch.writes() {
-        let Write::Clear { log } = write else {
-            continue;
-        };
-        let key = ItemKey::named(log.as_str());
-        let head = head_of(log);
-        match (head, head.map(|head| head.last(now)).transpose()?.flatten()) {
-            (Some(_), Some(last)) => {
-                let action = Action::Put(Item::tombstone(last, now));
-                writes.push(ItemWrite { key, condition: Condition::Log(last), action });
-                cleared.push((log, last));
-            }
-            (Some(Item { content: Content::Log(last), sweep, .. }), None) => {
-                let (condition, tombstone) = (Condition::EndedLog(*last), Item::tombstone(*last, now));
-                // The head of a log that has expired may stay in the table for years.
-                if sweep.is_none_or(|sweep| Some(sweep) > tombstone.sweep) {
-                    writes.push(ItemWrite { key, condition, action: Action::Put(tombstone) });
-                } else {
-                    checks.push(ItemWrite { key, condition, action: Action::Check });
-                }
-                gone.push((log, Some(*last)));
-            }
-            _ => {
-                checks.push(ItemWrite { key, condition: Condition::NoLog, action: Action::Check });
-                gone.push((log, None));
-            }
-        }
-    }
-    // A single check needs no request: the log was read.
-    if !(writes.is_empty() && checks.len() == 1) {
-        writes.extend(checks);
-    }
-    Ok(Plan { writes, positions, cleared, gone })
 }
 
 /// The error of a read before a write: nothing was written.
