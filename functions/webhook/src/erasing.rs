@@ -21,7 +21,7 @@ pub(crate) async fn hide_surplus(session: &Session<'_>, erasure: &Erasure) -> Re
 pub(crate) enum Removal {
     /// They are.
     Complete,
-    /// Perhaps not all of them: the time did not suffice, or an entry was made since. The next erasure removes the rest.
+    /// Perhaps not all of them: the time did not suffice. The next erasure removes the rest.
     Unfinished,
 }
 
@@ -31,9 +31,9 @@ pub(crate) async fn remove_hidden_records(session: &Session<'_>, erasure: &Erasu
     let edit = Edit::of(book.months()).idempotent().deadline(Some(session.before_reply()));
     loop {
         match edit.apply(&session.store(), |there| remove_hidden(book, there)).await {
-            Ok(Remaining::Nothing) => return Removal::Complete,
+            // In a month in which an entry was made since, the store removes the rest by itself.
+            Ok(Remaining::Nothing | Remaining::Visible) => return Removal::Complete,
             Ok(Remaining::Hidden) => {}
-            Ok(Remaining::Visible) => return Removal::Unfinished,
             Err(error) => {
                 session.note_failed_edit(&error);
                 tracing::warn!(%error, "records of an erased ledger are left in the store");

@@ -47,7 +47,7 @@ pub fn erase(book: &Book, there: &Values) -> Result<(Batch, Remaining), Error> {
 ///
 /// A log that was cleared is cleared again, which means that none of its records is left: see [`Batch::clear`]. The list of
 /// months stays until then, so that an erasure that was interrupted is finished by the next one. A month in which an entry was
-/// made since is not touched: what is hidden of it remains for the next erasure ([`Remaining::Visible`]).
+/// made since is not touched ([`Remaining::Visible`]): the store removes what is hidden of it after that entry.
 pub fn remove_hidden(book: &Book, there: &Values) -> Result<(Batch, Remaining), Error> {
     let mut months = Months::read(there.get(book.months()));
     let removable =

@@ -189,8 +189,9 @@ impl Batch {
     /// batch names a log that it clears only once.
     ///
     /// Redis removes the records with the commit. On DynamoDB the commit hides them, and they are deleted from the table
-    /// after it, as far as the time limit of the call allows. A clear of a log that is already gone deletes what is left
-    /// of it *before* the commit, and fails without a commit if the time does not suffice. So a caller that must know
+    /// after it, as far as the time limit of the call allows; what is left is deleted after the next append. A clear of a
+    /// log that is already gone deletes what is left of it *before* the commit, and fails without a commit if the time does
+    /// not suffice. So a caller that must know
     /// that no record is left in the table clears the log a second time: once the second commit is applied, nothing is
     /// left. (The name of the log stays in the table for a week.)
     #[must_use]

@@ -1,7 +1,7 @@
 //! Deletes the records of cleared logs from the table.
 //!
 //! A clear hides the records: the head of the log becomes a tombstone. They are deleted after the commit, as far as the
-//! time allows, and what is left when the log is cleared again is deleted before that commit. Only records up to the
+//! time allows. What is left is deleted after the first append of the next life, or before the commit of another clear. Only records up to the
 //! position in the tombstone are deleted: those of a later life of the log have larger positions.
 
 use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};

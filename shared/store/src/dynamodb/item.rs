@@ -15,7 +15,8 @@
 //! to the next, and the head has the `ttl` of the last record.
 //!
 //! A cleared log leaves its head as a *tombstone*: expired for every clock (`x` is 0), with the last position, so that the
-//! positions of the next life are larger. Its records are deleted by the store.
+//! positions of the next life are larger. Its records are deleted by the store: after the clear, after the first append of
+//! the next life, and before another clear.
 
 use std::collections::HashMap;
 
@@ -117,6 +118,11 @@ impl Item {
     pub(super) fn tombstone(last: Position, now: u64) -> Item {
         let sweep = now / 1000 + 1 + MIN_GRACE_SECONDS;
         Item { content: Content::Log(last), expires_at: Some(0), sweep: Some(sweep) }
+    }
+
+    /// Whether this is the head of a log that was cleared.
+    pub(super) fn is_tombstone(&self) -> bool {
+        self.expires_at == Some(0)
     }
 
     pub(super) fn read(item: &Attributes) -> Result<Item, Error> {

@@ -11,7 +11,7 @@ use crate::{Batch, Error, Expect, Keep, Log, Mismatch, Position, Value, Write};
 /// Items as they were read, `None` for an absent item.
 pub(super) type Seen = HashMap<ItemKey, Option<Item>>;
 
-/// Logs that a batch has cleared, each with its last position.
+/// Logs with records of a life that was cleared, each with the last position of that life.
 pub(super) type Cleared<'a> = Vec<(&'a Log, Position)>;
 
 /// The expectations that fail on the items that were read.
@@ -33,7 +33,8 @@ pub(super) struct Plan<'a> {
     pub(super) writes: Vec<ItemWrite>,
     /// The positions of its appends.
     pub(super) positions: Vec<Position>,
-    /// The logs that are cleared by it.
+    /// The logs whose records are to be deleted after it, each up to a position: those that it clears, and those that were
+    /// cleared before and begin anew with it.
     pub(super) cleared: Cleared<'a>,
     /// The logs that it clears and that are gone already, each with its last position, if there is a head that has it.
     pub(super) gone: Vec<(&'a Log, Option<Position>)>,
@@ -89,7 +90,14 @@ impl<'a> Plan<'a> {
 
     /// The position in the head increases by one, on condition that it is still the one that was read, and the record takes
     /// the new position. After a log has ended, positions start again at the clock, so that no position is used twice.
-    fn append(&mut self, log: &Log, text: &str, keep: Keep, head: Head<'_>, now: u64) -> Result<(), Error> {
+    fn append(
+        &mut self,
+        log: &'a Log,
+        text: &str,
+        keep: Keep,
+        head: Head<'_>,
+        now: u64,
+    ) -> Result<(), Error> {
         let key = ItemKey::named(log.as_str());
         let text = Content::Text(text.to_owned());
         // The head moves once, by all records that the batch appends to the log.
@@ -105,7 +113,11 @@ impl<'a> Plan<'a> {
                     record.sweep = record.sweep.zip(head.sweep).map(|(own, earlier)| own.max(earlier));
                     (last.successor(), Condition::Log(last))
                 }
-                Head::Ended(last, _) => {
+                Head::Ended(last, head) => {
+                    // What a clear could not delete in its time is deleted after the first append that comes.
+                    if head.is_tombstone() {
+                        self.cleared.push((log, last));
+                    }
                     let epoch = now.max(last.parts().0.saturating_add(1));
                     (Position::new(epoch, 1), Condition::EndedLog(last))
                 }

@@ -162,8 +162,10 @@ async fn leftovers_of_a_clear_are_never_seen_and_go_with_the_next() {
     assert_eq!(texts(&stage.store, &log).await, Vec::<String>::new());
     assert_eq!(stage.store.read(&log, Some(old[3]), 10).await.unwrap(), Vec::new());
 
-    // A new life, in which the old records are still in the table.
+    // A new life, in which the old records are still in the table: to delete them after the append fails too.
+    stage.fail_after(2);
     let new = fill(&stage.store, &log, 3, HOUR).await;
+    stage.proxy.inject(None);
     assert!(new[0] > old[119]);
     for limit in [1, 2, 3, 100] {
         for after in [None, Some(old[0]), Some(old[119])] {
@@ -179,6 +181,24 @@ async fn leftovers_of_a_clear_are_never_seen_and_go_with_the_next() {
     assert!((23..=73).contains(&left), "{left}");
     applied(&stage.store, Batch::new().clear(&log)).await;
     assert_eq!(items(&url, &log).await.0, 0);
+}
+
+#[tokio::test]
+async fn the_first_append_after_a_clear_deletes_what_the_clear_has_left() {
+    let stage = Stage::new(PATIENT).await;
+    let log = Names::new().log("log");
+    let url = stage.server.url();
+    fill(&stage.direct, &log, 60, Ttl::Forever).await;
+    stage.fail_after(2);
+    applied(&stage.store, Batch::new().clear(&log)).await;
+    stage.proxy.inject(None);
+    assert_eq!(items(&url, &log).await.0, 60);
+    fill(&stage.store, &log, 2, HOUR).await;
+    assert_eq!(items(&url, &log).await.0, 2);
+    // And only the first: the log lives.
+    let known = stage.proxy.requests();
+    fill(&stage.store, &log, 1, HOUR).await;
+    assert_eq!(stage.proxy.operations().split_off(known), ["BatchGetItem", "TransactWriteItems"]);
 }
 
 #[tokio::test]

@@ -89,8 +89,7 @@ pub async fn an_edit_of_two_keys_is_applied_to_both_or_neither(store: Arc<dyn St
     let (from, to) = (names.key("from"), names.key("to"));
     applied(&store, Batch::new().put(&from, Expect::Absent, "10", HOUR)).await;
     let gate = Gate::new();
-    let held =
-        Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::Pass, Fault::HeldBefore(gate.clone())]);
+    let held = Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::HeldBefore(gate.clone())]);
     let rival = async {
         gate.reached().await;
         applied(&store, Batch::new().put(&from, is("10"), "4", HOUR)).await;

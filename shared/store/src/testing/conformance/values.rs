@@ -97,14 +97,14 @@ pub async fn a_batch_that_names_a_key_twice_is_rejected(store: Arc<dyn Store>) {
     let names = Names::new();
     let (key, log) = (names.key("k"), names.log("l"));
     let twice = Batch::new().put(&key, Expect::Absent, "1", HOUR).put(&key, is("1"), "2", HOUR);
-    assert!(rejected(&store, twice).await.to_string().contains("each key once"));
+    assert!(rejected(&store, twice).await.to_string().contains("only once"));
     holds(&store, &key, None).await;
     let append = Batch::new().append(&log, "1", Keep::all_for(HOUR));
     for (second, problem) in [
         (Batch::new().append(&log, "2", Keep::all_for(HOUR * 2)), "same `keep`"),
         (Batch::new().append(&log, "2", Keep::about(9)), "same `keep`"),
-        (Batch::new().clear(&log), "each key once"),
-        (Batch::new().put(&names.key("l"), Expect::Absent, "2", HOUR), "each key once"),
+        (Batch::new().clear(&log), "only once"),
+        (Batch::new().put(&names.key("l"), Expect::Absent, "2", HOUR), "only once"),
     ] {
         for batch in [append.clone().and(second.clone()), second.clone().and(append.clone())] {
             let error = rejected(&store, batch).await;
