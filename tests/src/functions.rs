@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use onetap_config::Secret;
+use onetap_config::{Secret, Variables};
 use onetap_line::signature;
 use onetap_servers::runtime::Answer;
 use onetap_servers::{Program, RuntimeApi};
@@ -159,4 +159,12 @@ impl Running {
         let (status, said) = self.program.wait();
         (status.code(), said)
     }
+}
+
+/// The webhook's settings with more time than LINE gives, so that what a test shows does not depend on how quick its machine
+/// is.
+pub fn patient_config(variables: &Variables<'_>) -> webhook::Config {
+    let minute = Duration::from_secs(60);
+    let times = webhook::Times { delivery: 3 * minute, forecast: minute, reply: minute };
+    webhook::Config { times, ..webhook::Config::from_variables(variables).unwrap() }
 }

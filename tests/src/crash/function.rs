@@ -13,9 +13,10 @@ use queue_consumer::QueueConsumer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use webhook::{Times, Webhook};
+use webhook::Webhook;
 
 use super::gate::{Call, Gate, GatedStore, GatedWeather, Point, gated_api};
+use crate::functions::patient_config;
 
 /// The channel secret of every function here.
 pub const CHANNEL_SECRET: &str = "crash-channel-secret";
@@ -98,7 +99,7 @@ impl Functions {
         let http = onetap_http::Client::new();
         let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
         Functions {
-            webhook: Webhook::new(store, weather, &http, patient_bot(&variables)).unwrap(),
+            webhook: Webhook::new(store, weather, &http, patient_config(&variables)).unwrap(),
             edit: EditLastTransaction::from_variables(&variables).unwrap(),
             consumer: QueueConsumer::from_variables(&variables).unwrap(),
         }
@@ -116,7 +117,7 @@ impl Functions {
         let http = onetap_http::Client::new();
         let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
         let weather = GatedWeather::new(weather, gate);
-        let bot = patient_bot(&variables);
+        let bot = patient_config(&variables);
         let edit = edit_last_transaction::Config::from_variables(&variables).unwrap();
         let bus = queue_consumer::Config::from_variables(&variables, &config).unwrap();
         Functions {
@@ -158,12 +159,6 @@ impl Functions {
             }
         }
     }
-}
-
-fn patient_bot(variables: &Variables<'_>) -> webhook::Config {
-    let minute = Duration::from_secs(60);
-    let times = Times { delivery: 3 * minute, forecast: minute, reply: minute };
-    webhook::Config { times, ..webhook::Config::from_variables(variables).unwrap() }
 }
 
 fn batch(bodies: &[String]) -> SqsEvent {

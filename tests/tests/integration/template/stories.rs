@@ -13,7 +13,9 @@ use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::MessagingApi;
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy};
-use onetap_tests::functions::{ACCESS_TOKEN, CHANNEL_SECRET, EDIT_TOKEN, Function, JOB_SECRET};
+use onetap_tests::functions::{
+    ACCESS_TOKEN, CHANNEL_SECRET, EDIT_TOKEN, Function, JOB_SECRET, patient_config,
+};
 use queue_consumer::QueueConsumer;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -245,7 +247,11 @@ pub async fn invoke(function: Function, variables: &BTreeMap<String, String>, ev
     let variables = Variables::from_lookup(lookup);
     match function {
         Function::Webhook => {
-            let webhook = Webhook::from_variables(&variables).unwrap();
+            let http = onetap_http::Client::new();
+            let store = onetap_store::Config::from_variables(&variables).unwrap();
+            let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
+            let (store, config) = (onetap_store::open(&store).unwrap(), patient_config(&variables));
+            let webhook = Webhook::new(store, weather, &http, config).unwrap();
             let answer = webhook.handle(from_str(&event.to_string()).unwrap()).await;
             assert_eq!(answer.status(), 200, "{event}");
         }
