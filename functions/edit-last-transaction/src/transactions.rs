@@ -3,7 +3,7 @@
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, HeaderValue, VARY};
 use http::{Request, StatusCode};
 use onetap_ledger::{Book, ChangeError, Moment, Month, Statement, etag};
-use onetap_store::{Error, read_to_end};
+use onetap_store::{Error, count_unreadable, read_to_end};
 use tokio::time::{Instant, timeout_at};
 
 use crate::EditLastTransaction;
@@ -72,11 +72,7 @@ impl EditLastTransaction {
             None => read.await?,
         };
         let statement = Statement::fold(month, records.iter().map(|record| record.text.as_str()));
-        let unreadable = statement.unreadable();
-        if unreadable > 0 {
-            metrics::counter!("kv_error_total", "operation" => "decode").increment(unreadable as u64);
-            tracing::error!(operation = "decode", records = unreadable, "kv_error");
-        }
+        count_unreadable(statement.unreadable());
         Ok(statement)
     }
 }

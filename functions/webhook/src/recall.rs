@@ -1,10 +1,9 @@
 //! Reading the ledger back in the chat.
 
-use metrics::counter;
 use onetap_ledger::chat::Recall;
 use onetap_ledger::{Book, Month, Months, Statement, texts};
 use onetap_line::Messages;
-use onetap_store::Error;
+use onetap_store::{Error, count_unreadable};
 
 use crate::replies;
 use crate::session::Session;
@@ -37,9 +36,6 @@ async fn recent(session: &Session<'_>, book: &Book) -> Result<String, Error> {
 async fn statement(session: &Session<'_>, book: &Book, month: Month) -> Result<Statement, Error> {
     let records = session.records(&book.log(month)?).await?;
     let statement = Statement::fold(month, records.iter().map(|record| record.text.as_str()));
-    if statement.unreadable() > 0 {
-        counter!("kv_error_total", "operation" => "decode").increment(statement.unreadable() as u64);
-        tracing::error!(records = statement.unreadable(), operation = "decode", "kv_error");
-    }
+    count_unreadable(statement.unreadable());
     Ok(statement)
 }

@@ -43,7 +43,7 @@ pub use log::{Keep, MAX_TTL, Position, Record, Ttl};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
 pub use name::{Channel, Key, Log, MAX_NAME};
-pub use observed::Observed;
+pub use observed::{Observed, count_unreadable};
 pub use read_to_end::read_to_end;
 #[cfg(feature = "redis")]
 pub use redis::Redis;

@@ -24,6 +24,14 @@ fn failed(operation: &'static str, error: &Error) {
     tracing::error!(operation, %error, "kv_error");
 }
 
+/// Counts and logs records that were read and that their reader cannot use, as failures to decode them.
+pub fn count_unreadable(records: usize) {
+    if records > 0 {
+        counter!("kv_error_total", "operation" => "decode").increment(records as u64);
+        tracing::error!(operation = "decode", records, "kv_error");
+    }
+}
+
 fn written(answer: &Result<Commit, Error>) {
     match answer {
         Ok(answer) => tracing::debug!(success = matches!(answer, Commit::Applied(_)), "kv_set"),
