@@ -80,6 +80,17 @@ pub fn edit(store: Arc<dyn Store>) -> EditLastTransaction {
     EditLastTransaction::new(store, config)
 }
 
+/// What can be asked of a user's ledger: the method, and the last part of the path.
+pub fn user_routes() -> [(Method, &'static str); 5] {
+    [
+        (Method::GET, "last-transaction"),
+        (Method::GET, "transactions"),
+        (Method::PUT, "last-transaction"),
+        (Method::PATCH, "last-transaction"),
+        (Method::DELETE, "last-transaction"),
+    ]
+}
+
 /// A request to the edit function, with its token. `None` where HTTP itself has no such path or header.
 pub async fn ask(
     edit: &EditLastTransaction,

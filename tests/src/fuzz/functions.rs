@@ -243,13 +243,7 @@ pub(super) fn queries() -> Vec<Vec<u8>> {
 pub fn user_path(bytes: &[u8]) {
     let store = Recording::memory();
     let edit = stage::edit(store.clone());
-    for (method, place) in [
-        (Method::GET, "last-transaction"),
-        (Method::GET, "transactions"),
-        (Method::PUT, "last-transaction"),
-        (Method::PATCH, "last-transaction"),
-        (Method::DELETE, "last-transaction"),
-    ] {
+    for (method, place) in stage::user_routes() {
         let path = format!("/users/{}/{place}", String::from_utf8_lossy(bytes));
         let Ok(uri) = path.parse::<http::Uri>() else { return };
         let Some(answer) = now(stage::ask(&edit, method, &path, &[], LUNCH.as_bytes())) else { return };

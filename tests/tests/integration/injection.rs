@@ -222,13 +222,7 @@ async fn a_user_id_in_a_path_is_plain_or_refused() {
     for id in nasty().iter().flat_map(|id| [id.clone(), percent_encoded(id)]) {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
         let is_plain = (1..=64).contains(&id.len()) && id.bytes().all(plain);
-        for (method, place) in [
-            (Method::GET, "last-transaction"),
-            (Method::GET, "transactions"),
-            (Method::PUT, "last-transaction"),
-            (Method::PATCH, "last-transaction"),
-            (Method::DELETE, "last-transaction"),
-        ] {
+        for (method, place) in stage::user_routes() {
             let path = format!("/users/{id}/{place}");
             let key: &[(&str, &[u8])] = &[("idempotency-key", b"k")];
             let Some(answer) = stage::ask(&edit, method, &path, key, ENTRY.as_bytes()).await else {
