@@ -10,7 +10,7 @@ use onetap_store::lease::unique_token;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use webhook::Ended;
+use webhook::{Ended, Ending};
 
 use crate::bounded_map::BoundedMap;
 use crate::clock::now_ms;
@@ -116,7 +116,7 @@ pub(crate) fn redelivered(mut events: Vec<Value>) -> Vec<Value> {
 
 /// The outcomes of the latest deliveries, and the last delivery of each user.
 pub(crate) struct Deliveries {
-    outcomes: Mutex<BoundedMap<Vec<Ended>>>,
+    outcomes: Mutex<BoundedMap<Vec<Ending>>>,
     last_events: Mutex<BoundedMap<Vec<Value>>>,
 }
 
@@ -127,11 +127,11 @@ impl Deliveries {
     }
 
     /// Keeps the outcomes of a delivery's events, in their order.
-    pub(crate) fn ended(&self, delivery: String, outcomes: Vec<Ended>) {
+    pub(crate) fn ended(&self, delivery: String, outcomes: Vec<Ending>) {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(delivery, outcomes);
     }
 
-    fn outcomes(&self, delivery: &str) -> Vec<Ended> {
+    fn outcomes(&self, delivery: &str) -> Vec<Ending> {
         let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         outcomes.get(delivery).cloned().unwrap_or_default()
     }
@@ -170,7 +170,7 @@ impl Runner {
         let events = events.iter().map(|event| DeliveredEvent {
             id: event["webhookEventId"].clone(),
             r#type: event["type"].clone(),
-            path: path(outcomes.next()),
+            path: path(outcomes.next().map(|ending| ending.ended)),
         });
         Delivered {
             status: response.map_or(0, |response| response.status().as_u16()),

@@ -12,7 +12,7 @@ use onetap_line::testing::MessagingApi;
 use onetap_store::config::Backend;
 use onetap_store::{Batch, Commit, Error, Expect, Key, Store, Ttl};
 use onetap_weather::places::by_name;
-use onetap_weather::{Provider, Sample};
+use onetap_weather::{Forecasts, Provider, ProviderConfig, Sample};
 use queue_consumer::QueueConsumer;
 use tokio_util::sync::CancellationToken;
 use webhook::Webhook;
@@ -84,14 +84,17 @@ impl Runner {
         let store_config = onetap_store::Config::from_variables(variables)?;
         let backend = backend_name(&store_config.backend);
         let http = onetap_http::Client::new();
-        let (weather, provider) = match onetap_weather::Config::from_variables(variables)? {
-            onetap_weather::Config::Sample => {
+        let weather_config = onetap_weather::Config::from_variables(variables)?;
+        let (weather, provider) = match &weather_config.provider {
+            ProviderConfig::Sample => {
                 let sample = Arc::new(Sample::new());
                 sample.set_delay(SAMPLE_DELAY);
                 (Weather::Sample(Arc::clone(&sample)), sample as Arc<dyn Provider>)
             }
             real => (Weather::Real, real.open(&http)),
         };
+        let fallback = weather_config.fallback.as_ref().map(|fallback| fallback.open(&http));
+        let forecasts = Arc::new(Forecasts::new(provider, fallback, weather_config.keep));
         let delay_ms = match weather {
             Weather::Sample(_) => u64::try_from(SAMPLE_DELAY.as_millis()).unwrap_or_default(),
             Weather::Real => 0,
@@ -123,7 +126,7 @@ impl Runner {
             job_secret: job_events_config.secrets.first().cloned().unwrap_or_else(|| Secret::new("")),
             last_transaction_ttl: webhook_config.ledger.last_transaction,
             lock_ttl: webhook_config.lock.map(|lock| lock.ttl),
-            webhook: Webhook::new(store(), provider, &http, webhook_config)?,
+            webhook: Webhook::new(store(), forecasts, &http, webhook_config)?,
             edit: EditLastTransaction::new(store(), edit_config),
             job_events: JobEvents::new(store(), job_events_config),
             webhook_uri: format!("http://{address}/line/webhook").parse().map_err(invalid_port)?,

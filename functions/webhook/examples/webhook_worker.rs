@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     config.times = Times { delivery: 3 * minute, forecast: minute, reply: minute };
     let (store, http) =
         (open(&onetap_store::Config::from_variables(&variables)?)?, onetap_http::Client::new());
-    let weather = onetap_weather::Config::from_variables(&variables)?.open(&http);
+    let weather = Arc::new(onetap_weather::Config::from_variables(&variables)?.open(&http));
     let webhook = Arc::new(Webhook::new(store, weather, &http, config)?);
     let secret = Secret::new(std::env::var("LINE_CHANNEL_SECRET")?);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();

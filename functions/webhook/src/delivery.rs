@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use onetap_ledger::Moment;
 use onetap_line::webhook::{Event, Mode};
+use onetap_weather::ForecastOutcome;
 
 use crate::claims::{Begun, Planned, begin};
 use crate::plan::{Plan, happened_at, plan};
@@ -31,10 +32,25 @@ pub enum Ended {
     Failed,
 }
 
+/// How an event ended, and where its forecast came from if it asked for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// How it ended.
+    pub ended: Ended,
+    /// How the look-up of its forecast ended.
+    pub forecast: Option<ForecastOutcome>,
+}
+
+impl From<Ended> for Ending {
+    fn from(ended: Ended) -> Ending {
+        Ending { ended, forecast: None }
+    }
+}
+
 /// How the events of a delivery ended, in their order: among the extensions of the answer to it, for a caller in this
 /// process. Nothing of it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Endings(pub Vec<Ended>);
+pub struct Endings(pub Vec<Ending>);
 
 impl Ended {
     /// Its name for logs and metrics.
@@ -60,7 +76,7 @@ impl Ended {
 type Numbered<'e> = (usize, Begun<'e>);
 
 /// Handles every event; one's failure never stops the others. How each ended, in their order.
-pub(crate) async fn handle(session: &Session<'_>, events: &[Event]) -> Vec<Ended> {
+pub(crate) async fn handle(session: &Session<'_>, events: &[Event]) -> Vec<Ending> {
     let planned = events.iter().map(|event| Planned { event, plan: plan_of(session, event) });
     let begun = begin(session, planned.collect()).await;
 
@@ -73,19 +89,19 @@ pub(crate) async fn handle(session: &Session<'_>, events: &[Event]) -> Vec<Ended
             None => users.push((user, vec![(n, begun)])),
         }
     }
-    let mut ended = join_all(users.into_iter().map(|(_, own)| in_order(session, own))).await.concat();
-    ended.sort_by_key(|(n, _)| *n);
-    ended.into_iter().map(|(_, ended)| ended).collect()
+    let mut endings = join_all(users.into_iter().map(|(_, own)| in_order(session, own))).await.concat();
+    endings.sort_by_key(|(n, _)| *n);
+    endings.into_iter().map(|(_, ending)| ending).collect()
 }
 
-async fn in_order(session: &Session<'_>, events: Vec<Numbered<'_>>) -> Vec<(usize, Ended)> {
-    let mut ended = Vec::new();
+async fn in_order(session: &Session<'_>, events: Vec<Numbered<'_>>) -> Vec<(usize, Ending)> {
+    let mut endings = Vec::new();
     for (n, begun) in events {
         // A panic is one event's failure. What it held ends by itself.
         let event = AssertUnwindSafe(handle_event(session, begun)).catch_unwind();
-        ended.push((n, event.await.unwrap_or(Ended::Failed)));
+        endings.push((n, event.await.unwrap_or(Ended::Failed.into())));
     }
-    ended
+    endings
 }
 
 fn plan_of(session: &Session<'_>, event: &Event) -> Plan {

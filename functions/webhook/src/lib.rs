@@ -24,12 +24,12 @@ use onetap_line::{Client, WebhookBody};
 use onetap_store::idem::Idempotency;
 use onetap_store::lease::unique_token;
 use onetap_store::{Store, open};
-use onetap_weather::Provider;
+use onetap_weather::{Forecasts, Moment};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 pub use config::{Config, Lock, Times};
-pub use delivery::{Ended, Endings};
+pub use delivery::{Ended, Ending, Endings};
 pub use plan::Scope;
 
 use session::Session;
@@ -42,22 +42,30 @@ const MAX_BODY: usize = 1 << 20;
 pub struct Webhook {
     store: Arc<dyn Store>,
     idem: Idempotency,
-    weather: Arc<dyn Provider>,
+    weather: Arc<Forecasts>,
     line: Client,
     config: Config,
+    clock: fn() -> Moment,
 }
 
 impl Webhook {
     /// The function, on this store and this weather.
     pub fn new(
         store: Arc<dyn Store>,
-        weather: Arc<dyn Provider>,
+        weather: Arc<Forecasts>,
         http: &onetap_http::Client,
         config: Config,
     ) -> Result<Webhook, ConfigError> {
         let idem = Idempotency::new(Arc::clone(&store), config.idem.clone());
         let line = Client::new(http.clone(), &config.line)?;
-        Ok(Webhook { store, idem, weather, line, config })
+        Ok(Webhook { store, idem, weather, line, config, clock: Moment::now })
+    }
+
+    /// The same with another clock in place of the system's, for a test that simulates hours.
+    #[must_use]
+    pub fn with_clock(mut self, clock: fn() -> Moment) -> Webhook {
+        self.clock = clock;
+        self
     }
 
     /// The function as the environment describes it.
@@ -66,7 +74,7 @@ impl Webhook {
         let weather = onetap_weather::Config::from_variables(variables)?;
         let store = open(&onetap_store::Config::from_variables(variables)?)?;
         let http = onetap_http::Client::new();
-        Webhook::new(store, weather.open(&http), &http, config)
+        Webhook::new(store, Arc::new(weather.open(&http)), &http, config)
     }
 
     /// Answers a delivery: 200 if LINE need not send it again. The answer's extensions have the [`Endings`].
@@ -76,11 +84,11 @@ impl Webhook {
         let delivery = tracing::info_span!("delivery", correlation_id = &unique_token()[..12]);
         let answer = self.answer(&request, deadline).instrument(delivery).await;
         onetap_telemetry::flush();
-        let (status, ended) =
-            answer.map_or_else(|status| (status, Vec::new()), |ended| (status(&ended), ended));
+        let (status, endings) =
+            answer.map_or_else(|status| (status, Vec::new()), |endings| (status(&endings), endings));
         let mut response = Response::new(Body::Empty);
         *response.status_mut() = status;
-        response.extensions_mut().insert(Endings(ended));
+        response.extensions_mut().insert(Endings(endings));
         if status == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
         }
@@ -88,7 +96,7 @@ impl Webhook {
     }
 
     /// How each event ended, or what is wrong with the delivery.
-    async fn answer(&self, request: &Request, deadline: Instant) -> Result<Vec<Ended>, StatusCode> {
+    async fn answer(&self, request: &Request, deadline: Instant) -> Result<Vec<Ending>, StatusCode> {
         if request.method() != Method::POST {
             return Err(StatusCode::METHOD_NOT_ALLOWED);
         }
@@ -110,8 +118,8 @@ impl Webhook {
     }
 }
 
-fn status(ended: &[Ended]) -> StatusCode {
-    if ended.iter().any(|ended| ended.comes_again()) {
+fn status(endings: &[Ending]) -> StatusCode {
+    if endings.iter().any(|ending| ending.ended.comes_again()) {
         StatusCode::INTERNAL_SERVER_ERROR
     } else {
         StatusCode::OK

@@ -5,9 +5,9 @@ use onetap_ledger::Book;
 use onetap_ledger::chat::{self, Supply};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event};
-use onetap_store::Error;
-use onetap_weather::Place;
-use tokio::time::{Instant, timeout_at};
+use onetap_store::{Batch, Error, Expect, Key};
+use onetap_weather::{ForecastOutcome, LookedUp, Place, ToStore};
+use tokio::time::Instant;
 
 use crate::plan::{Plan, Saved, happened_at_ms};
 use crate::profile::{Profile, ProfileChange};
@@ -16,11 +16,31 @@ use crate::replies;
 use crate::session::Session;
 use crate::user_edit::{Erasure, UserEdit, profile_key};
 
-/// The answer to an event, and what it writes. What is written brings its own answer.
-pub(crate) async fn look_up(
+/// What was looked up for an event.
+pub(crate) struct Findings {
+    /// The answer, unless the edit brings it.
+    pub(crate) answer: Option<Messages>,
+    /// What the event writes for its user. It brings its own answer.
+    pub(crate) user_edit: Option<UserEdit>,
+    /// How the look-up of the forecast ended, if there was one.
+    pub(crate) forecast: Option<ForecastOutcome>,
+    /// Keeps the forecast that was fetched.
+    pub(crate) fetched: Option<Batch>,
+}
+
+/// Looks up what `event` asks for.
+pub(crate) async fn look_up(session: &Session<'_>, event: &Event, plan: &Plan) -> Findings {
+    let mut weather = Weather::default();
+    let (answer, user_edit) = answer_and_edit(session, event, plan, &mut weather).await;
+    Findings { answer, user_edit, forecast: weather.outcome, fetched: weather.fetched }
+}
+
+/// The answer to an event, and what it writes.
+async fn answer_and_edit(
     session: &Session<'_>,
     event: &Event,
     plan: &Plan,
+    weather: &mut Weather,
 ) -> (Option<Messages>, Option<UserEdit>) {
     let user = event.source.user_id.as_deref();
     let at = happened_at_ms(event, session.now.unix());
@@ -39,13 +59,13 @@ pub(crate) async fn look_up(
         Plan::Ignore => (None, None),
         Plan::Say(say) => (Some(replies::say(say)), None),
         Plan::Forecast(place) => {
-            let answer = forecast(session, place).await;
+            let answer = forecast(session, place, weather).await;
             let changes = and_is_here(ProfileChange::Visit(place));
             let edit = user.and_then(|user| UserEdit::profile(user, changes, Some(answer.clone())).ok());
             (Some(answer), edit)
         }
         Plan::Saved(saved) => match profile(session, user).await {
-            Some(profile) => (Some(saved_forecast(session, &profile, *saved).await), None),
+            Some(profile) => (Some(saved_forecast(session, &profile, *saved, weather).await), None),
             None => (busy(), None),
         },
         Plan::Recent => match profile(session, user).await {
@@ -85,30 +105,50 @@ pub(crate) async fn look_up(
     }
 }
 
-async fn saved_forecast(session: &Session<'_>, profile: &Profile, saved: Saved) -> Messages {
+/// The forecast of the place that is saved, or how to save one.
+async fn saved_forecast(
+    session: &Session<'_>,
+    profile: &Profile,
+    saved: Saved,
+    weather: &mut Weather,
+) -> Messages {
     match profile.saved(saved) {
-        Some(place) => forecast(session, place).await,
+        Some(place) => forecast(session, place, weather).await,
         None => replies::not_saved(saved),
     }
 }
 
-/// The forecast; an apology if it comes too late for the reply.
-async fn forecast(session: &Session<'_>, place: &Place) -> Messages {
+/// How the look-up of an event's forecast ended.
+#[derive(Default)]
+struct Weather {
+    outcome: Option<ForecastOutcome>,
+    /// Keeps the forecast that was fetched.
+    fetched: Option<Batch>,
+}
+
+/// The forecast; an apology if there is none in time for the reply.
+async fn forecast(session: &Session<'_>, place: &Place, weather: &mut Weather) -> Messages {
     let webhook = session.webhook;
     let deadline = (Instant::now() + webhook.config.times.forecast).min(session.before_reply());
-    let forecast = timeout_at(deadline, webhook.weather.forecast(place, deadline)).await;
-    let forecast = forecast.unwrap_or(Err(onetap_weather::Error::Late));
-    // Both are reported each time, one of them as 0: an alarm that divides by their sum needs both numbers.
-    for (outcome, happened) in [("fetched", forecast.is_ok()), ("failed", forecast.is_err())] {
-        counter!("weather_total", "outcome" => outcome).increment(happened.into());
+    let read = async |names: &[String]| {
+        let keys: Vec<Key> = names.iter().map(Key::new).collect::<Result<_, _>>().ok()?;
+        session.get_all(&keys).await.ok()
+    };
+    let LookedUp { forecast, outcome, to_store } =
+        webhook.weather.look_up(place, session.now, deadline, read).await;
+    // Each is reported each time, all but one as 0: an alarm that divides by their sum needs all numbers.
+    for each in ForecastOutcome::ALL {
+        counter!("weather_total", "outcome" => each.label()).increment((each == outcome).into());
     }
-    match forecast {
-        Ok(forecast) => replies::text(forecast.text(session.now)),
-        Err(error) => {
-            tracing::warn!(%error, "no forecast");
-            replies::text(replies::BUSY)
-        }
-    }
+    tracing::info!(outcome = outcome.label(), "forecast");
+    *weather = Weather { outcome: Some(outcome), fetched: to_store.and_then(keep) };
+    forecast.map_or(replies::text(replies::BUSY), |forecast| replies::text(forecast.text(session.now)))
+}
+
+/// The batch that keeps a forecast for other instances and later starts.
+fn keep(ToStore { key, there, value, ttl }: ToStore) -> Option<Batch> {
+    let expect = there.map_or(Expect::Absent, Expect::Is);
+    Some(Batch::new().put(&Key::new(key).ok()?, expect, value, ttl))
 }
 
 /// A user's ledger.

@@ -22,7 +22,7 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(crate) fn new(webhook: &'a Webhook, deadline: Instant) -> Session<'a> {
-        Session { webhook, now: Moment::now(), deadline, store_is_up: AtomicBool::new(true) }
+        Session { webhook, now: (webhook.clock)(), deadline, store_is_up: AtomicBool::new(true) }
     }
 
     /// The deadline of everything that comes before a reply, which needs its own time.
@@ -56,10 +56,16 @@ impl<'a> Session<'a> {
         WhileUp { store: &*self.webhook.store, is_up: &self.store_is_up }
     }
 
+    /// The values of `keys`, in their order.
+    pub(crate) async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        let answer = timeout_at(self.before_reply(), self.store().get_all(keys)).await;
+        answer.unwrap_or_else(|_| Err(late())).inspect_err(|error| self.note_failure(error))
+    }
+
     /// The value of `key`.
     pub(crate) async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        let answer = timeout_at(self.before_reply(), self.store().get(key)).await;
-        answer.unwrap_or_else(|_| Err(late())).inspect_err(|error| self.note_failure(error))
+        let values = self.get_all(std::slice::from_ref(key)).await?;
+        Ok(values.into_iter().next().flatten())
     }
 
     /// All records of `log`.

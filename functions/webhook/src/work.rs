@@ -8,54 +8,54 @@ use onetap_store::lease::Release;
 use onetap_store::{Batch, Commit, Error, Lease, Round, edit};
 use tokio::time::Instant;
 
-use crate::Ended;
 use crate::claims::{Begun, ClaimOutcome, LockOutcome, Marker, count_dedupe};
 use crate::erasing::{Removal, hide_surplus, remove_hidden_records};
-use crate::look_up::{erasure, look_up};
+use crate::look_up::{Findings, erasure, look_up};
 use crate::plan::Plan;
 use crate::replies;
 use crate::reply::reply;
 use crate::session::Session;
 use crate::user_edit::UserEdit;
+use crate::{Ended, Ending};
 
 /// Handles one event, and says how it ended.
-pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> Ended {
+pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> Ending {
     let start = Instant::now();
     let Begun { event, plan, claim, lock } = begun;
     if event.is_redelivery {
         counter!("line_redelivery_total").increment(1);
     }
-    let ended = match (claim, lock) {
-        _ if matches!(plan, Plan::Ignore) => ignored(event),
-        (ClaimOutcome::Elsewhere, _) => Ended::Elsewhere,
+    let ending: Ending = match (claim, lock) {
+        _ if matches!(plan, Plan::Ignore) => ignored(event).into(),
+        (ClaimOutcome::Elsewhere, _) => Ended::Elsewhere.into(),
         // Its writes were committed by a run that may not have come to reply.
         (ClaimOutcome::Done(Some(Marker::Answer(answer))), _) => {
             match reply_to_written(session, event, &plan, &answer).await {
-                Ended::Failed => Ended::Failed,
-                _ => Ended::Duplicate,
+                Ended::Failed => Ended::Failed.into(),
+                _ => Ended::Duplicate.into(),
             }
         }
-        (ClaimOutcome::Done(_), _) => Ended::Duplicate,
+        (ClaimOutcome::Done(_), _) => Ended::Duplicate.into(),
         (ClaimOutcome::Ours(run), LockOutcome::Busy) => {
             let ended = reply(session, event, &replies::text(replies::PROCESSING)).await;
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), None).await;
-            if ended == Ended::Handled { Ended::Busy } else { ended }
+            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), None, None).await;
+            if ended == Ended::Handled { Ended::Busy.into() } else { ended.into() }
         }
         // A busy reply would finish the event. The lock expires, and then the redelivered event can be handled.
         (ClaimOutcome::Ours(run), LockOutcome::LeftBehind) => {
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, Ended::Elsewhere)), None).await;
-            Ended::Elsewhere
+            finish(session, event, run.map(|run| FinalWrite::Ended(run, Ended::Elsewhere)), None, None).await;
+            Ended::Elsewhere.into()
         }
         (ClaimOutcome::Ours(run), LockOutcome::Held(lease)) => {
             work(session, event, &plan, run, Some(lease)).await
         }
         (ClaimOutcome::Ours(run), LockOutcome::Unlocked) => work(session, event, &plan, run, None).await,
     };
-    let kind = event.kind.label();
+    let (kind, ended) = (event.kind.label(), ending.ended);
     counter!("line_webhook_events_total", "event_type" => kind, "outcome" => ended.label()).increment(1);
     histogram!("processing_duration_seconds", "event_type" => kind).record(start.elapsed());
     tracing::info!(event_type = kind, outcome = ended.label(), "event");
-    ended
+    ending
 }
 
 fn ignored(event: &Event) -> Ended {
@@ -73,8 +73,8 @@ async fn work(
     plan: &Plan,
     mut run: Option<Run>,
     lease: Option<Lease>,
-) -> Ended {
-    let (answer, user_edit) = look_up(session, event, plan).await;
+) -> Ending {
+    let Findings { answer, user_edit, forecast, fetched } = look_up(session, event, plan).await;
     let user_edit = match user_edit {
         Some(user_edit) if session.store_is_up() => user_edit,
         not_written => {
@@ -84,8 +84,8 @@ async fn work(
                 None if not_written.is_some() => Ended::Failed,
                 None => Ended::Handled,
             };
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), lease).await;
-            return ended;
+            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), fetched, lease).await;
+            return Ending { ended, forecast };
         }
     };
     let written = write(session, run.as_mut(), user_edit).await;
@@ -111,8 +111,8 @@ async fn work(
         Err(edit::Error::TakenOver) => Ended::Elsewhere,
         Err(error) => reply_to_failed_write(session, event, plan, answer, run.is_some(), &error).await,
     };
-    finish(session, event, answered, lease).await;
-    ended
+    finish(session, event, answered, fetched, lease).await;
+    Ending { ended, forecast }
 }
 
 /// Commits the edit together with the marker that has its answer.
@@ -205,11 +205,19 @@ impl FinalWrite {
     }
 }
 
-/// Sends the event's last record and releases its lock, in one round trip. A failure is a warning: the claim and the
-/// lock end by themselves.
-async fn finish(session: &Session<'_>, event: &Event, record: Option<FinalWrite>, lease: Option<Lease>) {
+/// Sends the event's last record, keeps the forecast that it fetched and releases its lock, in one round trip. A failure is
+/// a warning: the claim and the lock end by themselves, and the forecast is fetched again.
+async fn finish(
+    session: &Session<'_>,
+    event: &Event,
+    record: Option<FinalWrite>,
+    fetched: Option<Batch>,
+    lease: Option<Lease>,
+) {
     let mut round = Round::new();
     let record = record.map(|record| (round.add(record.batch()), record));
+    // A refusal means that another instance has kept one meanwhile.
+    let _ = fetched.map(|fetched| round.add(fetched));
     let lease = lease.map(|lease| (round.add(lease.release_batch()), lease));
     let mut answers = session.send(round).await;
     if let Some((ticket, record)) = record {

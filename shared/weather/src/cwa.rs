@@ -78,6 +78,10 @@ impl fmt::Debug for Cwa {
 
 #[async_trait]
 impl Provider for Cwa {
+    fn name(&self) -> &'static str {
+        "cwa"
+    }
+
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
         let url = self.url(place).ok_or(Error::BadAnswer)?;
         let body = get(&self.http, &url, deadline).await?;
@@ -86,7 +90,7 @@ impl Provider for Cwa {
         if periods.is_empty() {
             return Err(Error::BadAnswer);
         }
-        Ok(Forecast { place: *place, periods, sample: false })
+        Ok(Forecast { place: *place, periods, sample: false, fetched: Moment::now() })
     }
 }
 

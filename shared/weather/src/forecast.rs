@@ -3,14 +3,16 @@
 use std::fmt::Write;
 
 use onetap_calendar::Moment;
+use serde::{Deserialize, Serialize};
 
 use crate::Place;
 
 /// The periods that a message shows: a day.
-const PERIODS_SHOWN: usize = 8;
+pub(crate) const PERIODS_SHOWN: usize = 8;
 
 /// The sky, ordered from the mildest to the most severe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Sky {
     /// A code that is not in the tables.
     Unknown,
@@ -108,17 +110,19 @@ pub struct Forecast {
     pub periods: Vec<Period>,
     /// Whether it is made up.
     pub sample: bool,
+    /// When the provider was asked.
+    pub fetched: Moment,
 }
 
 impl Forecast {
     /// The message: the place, a line for each of the next eight periods, and when it was fetched.
     ///
-    /// A value that the provider does not have is `--`. Periods that were over at `updated` are left out; if none is left,
+    /// A value that the provider does not have is `--`. Periods that are over at `now` are left out; if none is left,
     /// the message says so.
-    pub fn text(&self, updated: Moment) -> String {
+    pub fn text(&self, now: Moment) -> String {
         let mut text = self.place.name();
         text.push_str(if self.sample { "（範例資料）\n" } else { "\n" });
-        let mut ahead = self.periods.iter().filter(|period| period.end > updated).peekable();
+        let mut ahead = self.periods.iter().filter(|period| period.end > now).peekable();
         if ahead.peek().is_none() {
             text.push_str("目前沒有預報資料\n");
         }
@@ -129,7 +133,7 @@ impl Forecast {
             // Writing to a String does not fail.
             let _ = writeln!(text, "{emoji} {from:02}-{to:02} 🌡️{max}°💧{pop}%");
         }
-        let (date, time) = (updated.date(), updated.time());
+        let (date, time) = (self.fetched.date(), self.fetched.time());
         let _ = write!(text, "{:02}/{:02} {time} 更新", date.month(), date.day());
         text
     }

@@ -24,6 +24,10 @@ impl OpenMeteo {
 
 #[async_trait]
 impl Provider for OpenMeteo {
+    fn name(&self) -> &'static str {
+        "open-meteo"
+    }
+
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
         let (base, latitude, longitude) = (&self.base_url, place.latitude(), place.longitude());
         // Two days, because today's hours begin at midnight and a message shows the next twenty-four.
@@ -35,7 +39,7 @@ impl Provider for OpenMeteo {
         let body = get(&self.http, &url, deadline).await?;
         let response: Response = serde_json::from_slice(&body).map_err(|_| Error::BadAnswer)?;
         let periods = response.hourly.periods().ok_or(Error::BadAnswer)?;
-        Ok(Forecast { place: *place, periods, sample: false })
+        Ok(Forecast { place: *place, periods, sample: false, fetched: Moment::now() })
     }
 }
 

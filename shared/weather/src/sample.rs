@@ -12,15 +12,27 @@ use crate::provider::{Error, Provider};
 use crate::{Forecast, Period, Place, Sky};
 
 /// Made-up weather: always the same for the same place and hour, and marked as a sample in the message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sample {
+    name: &'static str,
     delay_ms: AtomicU64,
+}
+
+impl Default for Sample {
+    fn default() -> Sample {
+        Sample::named("sample")
+    }
 }
 
 impl Sample {
     /// Answers at once.
     pub fn new() -> Sample {
         Sample::default()
+    }
+
+    /// The same under another name, for a second provider beside the first.
+    pub fn named(name: &'static str) -> Sample {
+        Sample { name, delay_ms: AtomicU64::new(0) }
     }
 
     /// Answers after `delay` from now on, as a slow provider does.
@@ -32,12 +44,16 @@ impl Sample {
     pub fn at(place: &Place, now: Moment) -> Forecast {
         let first = now.start_of_three_hours();
         let periods = (0..8).map(|n| period(place, first.plus_hours(3 * n))).collect();
-        Forecast { place: *place, periods, sample: true }
+        Forecast { place: *place, periods, sample: true, fetched: now }
     }
 }
 
 #[async_trait]
 impl Provider for Sample {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
         let delay = Duration::from_millis(self.delay_ms.load(Ordering::Relaxed));
         if !delay.is_zero() {

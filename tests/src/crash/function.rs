@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use webhook::Webhook;
 
-use super::gate::{Call, Gate, GatedStore, GatedWeather, Point, gated_api};
+use super::gate::{Call, Gate, GatedStore, Point, gated_api, gated_weather};
 use crate::functions::patient_config;
 
 /// The channel secret of every function here.
@@ -97,7 +97,7 @@ impl Functions {
         let variables = Variables::from_lookup(lookup);
         let store = open(&onetap_store::Config::from_variables(&variables).unwrap()).unwrap();
         let http = onetap_http::Client::new();
-        let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
+        let weather = Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
         Functions {
             webhook: Webhook::new(store, weather, &http, patient_config(&variables)).unwrap(),
             edit: EditLastTransaction::from_variables(&variables).unwrap(),
@@ -115,8 +115,8 @@ impl Functions {
         let config = onetap_store::Config::from_variables(&variables).unwrap();
         let store: Arc<dyn Store> = GatedStore::new(open(&config).unwrap(), gate);
         let http = onetap_http::Client::new();
-        let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
-        let weather = GatedWeather::new(weather, gate);
+        let weather =
+            gated_weather(&onetap_weather::Config::from_variables(&variables).unwrap(), &http, gate);
         let bot = patient_config(&variables);
         let edit = edit_last_transaction::Config::from_variables(&variables).unwrap();
         let bus = queue_consumer::Config::from_variables(&variables, &config).unwrap();

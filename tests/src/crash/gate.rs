@@ -16,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
-use onetap_weather::{Forecast, Place, Provider};
+use onetap_weather::{Forecast, Forecasts, Place, Provider, ProviderConfig};
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -176,20 +176,30 @@ impl Store for GatedStore {
 
 /// A weather service behind a gate.
 #[derive(Debug)]
-pub(super) struct GatedWeather {
+struct GatedWeather {
     weather: Arc<dyn Provider>,
     gate: Arc<Gate>,
 }
 
-impl GatedWeather {
-    /// `weather` behind `gate`.
-    pub(super) fn new(weather: Arc<dyn Provider>, gate: &Arc<Gate>) -> Arc<GatedWeather> {
-        Arc::new(GatedWeather { weather, gate: gate.clone() })
-    }
+/// The forecasts of `config`, with each provider behind `gate`.
+pub(super) fn gated_weather(
+    config: &onetap_weather::Config,
+    http: &onetap_http::Client,
+    gate: &Arc<Gate>,
+) -> Arc<Forecasts> {
+    let gated = |provider: &ProviderConfig| {
+        Arc::new(GatedWeather { weather: provider.open(http), gate: gate.clone() }) as Arc<dyn Provider>
+    };
+    let fallback = config.fallback.as_ref().map(gated);
+    Arc::new(Forecasts::new(gated(&config.provider), fallback, config.keep))
 }
 
 #[async_trait]
 impl Provider for GatedWeather {
+    fn name(&self) -> &'static str {
+        self.weather.name()
+    }
+
     async fn forecast(&self, place: &Place, by: Instant) -> Result<Forecast, onetap_weather::Error> {
         self.gate.pass("weather", self.weather.forecast(place, by)).await
     }

@@ -18,7 +18,7 @@ pub use onetap_servers::{Backend, Environment};
 use onetap_store::lease::unique_token;
 use onetap_store::testing::Gate;
 use onetap_store::{Memory, Store};
-use onetap_weather::{Error, Forecast, Moment, Place, Provider, Sample};
+use onetap_weather::{Error, Forecast, Forecasts, Moment, Place, Provider, Sample};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use webhook::{Config, Times, Webhook};
@@ -60,6 +60,10 @@ impl Weather {
 
 #[async_trait]
 impl Provider for Weather {
+    fn name(&self) -> &'static str {
+        "sample"
+    }
+
     async fn forecast(&self, place: &Place, _deadline: Instant) -> Result<Forecast, Error> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let gate = self.gate.lock().unwrap().clone();
@@ -141,12 +145,16 @@ fn build(
         ("LINE_API_BASE_URL", line),
         // Nobody's lock ends while a test waits for something else.
         ("PROCESSING_LOCK_TIMEOUT_SECONDS", "60"),
+        ("WEATHER_PROVIDER", "sample"),
+        // Each forecast is fetched, so that a test can hold it.
+        ("WEATHER_FRESH_SECONDS", "0"),
     ]);
     known.extend(more.iter().copied());
-    let config =
-        Config::from_variables(&Variables::from_lookup(|name| known.get(name).map(|v| (*v).to_owned())));
-    let config = Config { times, ..config.unwrap() };
-    Webhook::new(store, weather, &onetap_http::Client::new(), config).unwrap()
+    let variables = Variables::from_lookup(|name| known.get(name).map(|v| (*v).to_owned()));
+    let config = Config { times, ..Config::from_variables(&variables).unwrap() };
+    let keep = onetap_weather::Config::from_variables(&variables).unwrap().keep;
+    let weather = Forecasts::new(weather, None, keep);
+    Webhook::new(store, Arc::new(weather), &onetap_http::Client::new(), config).unwrap()
 }
 
 pub async fn deliver(webhook: &Webhook, events: &[Value]) -> u16 {

@@ -7,8 +7,9 @@ fn period(start: &str, sky: Sky, max: Option<i32>, pop: Option<u8>) -> Period {
     Period { start, end: start.plus_hours(3), sky, max, pop }
 }
 
-fn forecast(periods: Vec<Period>) -> Forecast {
-    Forecast { place: *places::by_name("臺北市信義區").unwrap(), periods, sample: false }
+fn forecast(fetched: &str, periods: Vec<Period>) -> Forecast {
+    let fetched = Moment::parse(fetched).unwrap();
+    Forecast { place: *places::by_name("臺北市信義區").unwrap(), periods, sample: false, fetched }
 }
 
 #[test]
@@ -18,7 +19,7 @@ fn a_message_has_the_place_a_line_a_period_and_the_hour_of_its_making() {
         period("2026-03-02T00:00", Sky::Unknown, None, None),
         period("2026-03-02T03:00", Sky::Snow, Some(-2), Some(0)),
     ];
-    let text = forecast(periods).text(Moment::parse("2026-03-01T22:05").unwrap());
+    let text = forecast("2026-03-01T22:05", periods).text(Moment::parse("2026-03-01T22:31").unwrap());
     assert_eq!(
         text,
         "臺北市信義區\n\
@@ -42,7 +43,7 @@ fn what_is_over_is_left_out_and_eight_periods_are_shown() {
             pop: None,
         })
         .collect();
-    let text = forecast(periods).text(Moment::parse("2026-03-01T06:00").unwrap());
+    let text = forecast("2026-03-01T00:00", periods).text(Moment::parse("2026-03-01T06:00").unwrap());
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 10);
     assert_eq!((lines[1], lines[8]), ("☀️ 06-09 🌡️2°💧--%", "☀️ 03-06 🌡️9°💧--%"));
@@ -50,9 +51,9 @@ fn what_is_over_is_left_out_and_eight_periods_are_shown() {
 
 #[test]
 fn a_forecast_that_is_all_over_says_that_there_is_none() {
-    let old = forecast(vec![period("2026-03-01T00:00", Sky::Clear, Some(20), Some(0))]);
+    let old = forecast("2026-03-01T00:00", vec![period("2026-03-01T00:00", Sky::Clear, Some(20), Some(0))]);
     let text = old.text(Moment::parse("2026-03-01T03:00").unwrap());
-    assert_eq!(text, "臺北市信義區\n目前沒有預報資料\n03/01 03:00 更新");
+    assert_eq!(text, "臺北市信義區\n目前沒有預報資料\n03/01 00:00 更新");
 }
 
 #[test]

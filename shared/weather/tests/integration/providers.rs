@@ -5,7 +5,9 @@ use crate::support;
 use std::time::Duration;
 
 use onetap_config::{Secret, Variables};
-use onetap_weather::{Config, Error, Forecast, Moment, Place, Provider, Sample, places};
+use onetap_weather::{
+    Config, Error, Forecast, Keep, Moment, Place, Provider, ProviderConfig, Sample, places,
+};
 use support::{CWA, OPEN_METEO, Says, Server};
 use tokio::time::Instant;
 
@@ -21,15 +23,21 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-fn configs(url: &str) -> [Config; 2] {
+fn configs(url: &str) -> [ProviderConfig; 2] {
     [
-        Config::Cwa { key: Secret::new(KEY), base_url: url.to_owned() },
-        Config::OpenMeteo { base_url: url.to_owned() },
+        ProviderConfig::Cwa { key: Secret::new(KEY), base_url: url.to_owned() },
+        ProviderConfig::OpenMeteo { base_url: url.to_owned() },
     ]
 }
 
-async fn ask(config: &Config, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
+async fn ask(config: &ProviderConfig, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
     config.open(&onetap_http::Client::new()).forecast(place, deadline).await
+}
+
+/// The message of a forecast that was fetched and is shown at this time.
+fn at(forecast: Forecast, time: &str) -> String {
+    let now = Moment::parse(time).unwrap();
+    Forecast { fetched: now, ..forecast }.text(now)
 }
 
 /// Each provider's verdict on one answer.
@@ -51,7 +59,7 @@ async fn cwa_is_asked_for_one_township_and_three_elements_of_its_county() {
           %E5%A4%A9%E6%B0%A3%E7%8F%BE%E8%B1%A1"]
     );
     assert_eq!(
-        forecast.text(Moment::parse("2026-03-01T09:10").unwrap()),
+        at(forecast, "2026-03-01T09:10"),
         "臺北市信義區\n\
          ⛅ 09-12 🌡️21°💧20%\n\
          🌦️ 12-15 🌡️22°💧60%\n\
@@ -98,7 +106,7 @@ async fn open_meteo_is_asked_for_two_days_of_hours_in_taipei() {
         )]
     );
     assert_eq!(
-        forecast.text(Moment::parse("2026-03-01T09:10").unwrap()),
+        at(forecast, "2026-03-01T09:10"),
         "臺北市信義區\n\
          ⛈️ 09-12 🌡️21°💧24%\n\
          🌫️ 12-15 🌡️22°💧45%\n\
@@ -120,7 +128,7 @@ async fn an_error_status_is_told_by_its_kind() {
         (404, Error::BadAnswer),
         (400, Error::BadAnswer),
         (302, Error::BadAnswer),
-        (429, Error::Unavailable),
+        (429, Error::RateLimited),
         (500, Error::Unavailable),
         (503, Error::Unavailable),
     ] {
@@ -196,7 +204,7 @@ async fn values_that_are_unknown_or_odd_leave_a_gap_and_not_a_failure() {
         .replace(r#""ProbabilityOfPrecipitation": "70""#, r#""ProbabilityOfPrecipitation": null"#);
     let server = Server::start(Says::Status(200, odd));
     let forecast = ask(&configs(&server.url)[0], xinyi(), soon()).await.unwrap();
-    let text = forecast.text(Moment::parse("2026-03-01T15:00").unwrap());
+    let text = at(forecast, "2026-03-01T15:00");
     let lines: Vec<&str> = text.lines().take(3).collect();
     assert_eq!(lines, ["臺北市信義區", "⛈️ 15-18 🌡️22°💧--%", "❔ 18-21 🌡️20°💧--%"]);
 }
@@ -227,29 +235,52 @@ async fn the_sample_is_as_slow_as_it_is_told_and_late_past_the_deadline() {
     assert_eq!(sample.forecast(xinyi(), deadline).await, Err(Error::Late));
 }
 
+fn read(pairs: &[(&str, &str)]) -> Result<Config, String> {
+    let lookup =
+        |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    Config::from_variables(&Variables::from_lookup(lookup)).map_err(|error| error.variable().to_owned())
+}
+
 #[test]
 fn the_configuration_names_the_variable_that_is_wrong() {
-    let read = |pairs: &[(&str, &str)]| {
-        let lookup =
-            |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        Config::from_variables(&Variables::from_lookup(lookup)).map_err(|error| error.variable().to_owned())
-    };
-    let cwa = |base_url: &str| Config::Cwa { key: Secret::new("k"), base_url: base_url.to_owned() };
-    assert_eq!(read(&[("WEATHER_PROVIDER", "sample")]), Ok(Config::Sample));
+    let provider = |pairs: &[(&str, &str)]| read(pairs).map(|config| config.provider);
+    let cwa = |base_url: &str| ProviderConfig::Cwa { key: Secret::new("k"), base_url: base_url.to_owned() };
+    assert_eq!(provider(&[("WEATHER_PROVIDER", "sample")]), Ok(ProviderConfig::Sample));
     assert_eq!(
-        read(&[("WEATHER_PROVIDER", "open-meteo")]),
-        Ok(Config::OpenMeteo { base_url: "https://api.open-meteo.com".to_owned() })
+        provider(&[("WEATHER_PROVIDER", "open-meteo")]),
+        Ok(ProviderConfig::OpenMeteo { base_url: "https://api.open-meteo.com".to_owned() })
     );
     let key = ("CWA_API_KEY", "k");
-    let provider = ("WEATHER_PROVIDER", "cwa");
-    assert_eq!(read(&[provider, key]), Ok(cwa("https://opendata.cwa.gov.tw")));
-    assert_eq!(read(&[provider, key, ("CWA_API_BASE_URL", "http://l:1/")]), Ok(cwa("http://l:1")));
-    assert_eq!(read(&[provider]), Err("CWA_API_KEY".to_owned()));
-    assert_eq!(read(&[("WEATHER_PROVIDER", "accu")]), Err("WEATHER_PROVIDER".to_owned()));
-    assert_eq!(read(&[]), Err("WEATHER_PROVIDER".to_owned()));
+    let is_cwa = ("WEATHER_PROVIDER", "cwa");
+    assert_eq!(provider(&[is_cwa, key]), Ok(cwa("https://opendata.cwa.gov.tw")));
+    assert_eq!(provider(&[is_cwa, key, ("CWA_API_BASE_URL", "http://l:1/")]), Ok(cwa("http://l:1")));
+    assert_eq!(provider(&[is_cwa]), Err("CWA_API_KEY".to_owned()));
+    assert_eq!(provider(&[("WEATHER_PROVIDER", "accu")]), Err("WEATHER_PROVIDER".to_owned()));
+    assert_eq!(provider(&[]), Err("WEATHER_PROVIDER".to_owned()));
     let no_url = ["ftp://x", "nonsense", "https://", "http://x/?q", "http://name:password@x", "/path"];
     let no_address = ["http://x:99999", "http://x:port", "http://x:", "http://[::1"];
     for wrong in no_url.into_iter().chain(no_address) {
-        assert_eq!(read(&[provider, key, ("CWA_API_BASE_URL", wrong)]), Err("CWA_API_BASE_URL".to_owned()));
+        assert_eq!(provider(&[is_cwa, key, ("CWA_API_BASE_URL", wrong)]), Err("CWA_API_BASE_URL".to_owned()));
+    }
+}
+
+#[test]
+fn the_configuration_has_a_fallback_and_how_long_forecasts_are_kept() {
+    let open_meteo = ("WEATHER_PROVIDER", "open-meteo");
+    let alone = read(&[open_meteo, ("WEATHER_FALLBACK_PROVIDER", "")]).unwrap();
+    assert_eq!((alone.fallback, alone.keep), (None, Keep::default()));
+    let keep = [("WEATHER_FRESH_SECONDS", "0"), ("WEATHER_STALE_SECONDS", "7")];
+    let config = read(&[open_meteo, ("WEATHER_FALLBACK_PROVIDER", "sample"), keep[0], keep[1]]).unwrap();
+    assert_eq!(config.fallback, Some(ProviderConfig::Sample));
+    assert_eq!(config.keep, Keep { fresh: Duration::ZERO, stale: Duration::from_secs(7) });
+    for (wrong, named) in [
+        (("WEATHER_FALLBACK_PROVIDER", "open-meteo"), "WEATHER_FALLBACK_PROVIDER"),
+        (("WEATHER_FALLBACK_PROVIDER", "accu"), "WEATHER_FALLBACK_PROVIDER"),
+        (("WEATHER_FALLBACK_PROVIDER", "cwa"), "CWA_API_KEY"),
+        (("WEATHER_FRESH_SECONDS", "soon"), "WEATHER_FRESH_SECONDS"),
+        (("WEATHER_STALE_SECONDS", "0"), "WEATHER_STALE_SECONDS"),
+        (("WEATHER_STALE_SECONDS", "60"), "WEATHER_STALE_SECONDS"),
+    ] {
+        assert_eq!(read(&[open_meteo, wrong]).map(|_| ()), Err(named.to_owned()), "{wrong:?}");
     }
 }

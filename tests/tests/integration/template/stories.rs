@@ -2,7 +2,7 @@
 //! that has the template's table and writes down what is asked of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use edit_last_transaction::EditLastTransaction;
@@ -249,7 +249,7 @@ pub async fn invoke(function: Function, variables: &BTreeMap<String, String>, ev
         Function::Webhook => {
             let http = onetap_http::Client::new();
             let store = onetap_store::Config::from_variables(&variables).unwrap();
-            let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
+            let weather = Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
             let (store, config) = (onetap_store::open(&store).unwrap(), patient_config(&variables));
             let webhook = Webhook::new(store, weather, &http, config).unwrap();
             let answer = webhook.handle(from_str(&event.to_string()).unwrap()).await;

@@ -1,0 +1,252 @@
+//! Forecasts from the first of these that has one: this process, the store, the provider, the fallback provider, and at
+//! last what is kept although it is out of date.
+//!
+//! ```text
+//! fetched ├──── fresh ────┤                      used as it is, nobody is asked
+//!         ├──────────────── stale ────────────┤  used if no provider has one
+//! ```
+//!
+//! The store is the caller's: it reads the keys that it is given, and writes the forecast that was fetched.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onetap_calendar::Moment;
+use tokio::time::{Instant, timeout_at};
+
+use crate::upstream::Upstream;
+use crate::{Forecast, Keep, Place, Provider};
+
+/// How far the clock of another instance may be ahead. A kept forecast from later than that is not believed.
+const MAX_AHEAD_SECONDS: i64 = 5 * 60;
+
+/// How the look-up of a forecast ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForecastOutcome {
+    /// It was kept, and is fresh.
+    Kept,
+    /// The provider had it.
+    Fetched,
+    /// The fallback provider had it.
+    Fallback,
+    /// No provider had one; this one was kept.
+    Stale,
+    /// There is none.
+    Failed,
+}
+
+impl ForecastOutcome {
+    /// All of them.
+    pub const ALL: [ForecastOutcome; 5] = [
+        ForecastOutcome::Kept,
+        ForecastOutcome::Fetched,
+        ForecastOutcome::Fallback,
+        ForecastOutcome::Stale,
+        ForecastOutcome::Failed,
+    ];
+
+    /// Its name for logs and metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            ForecastOutcome::Kept => "kept",
+            ForecastOutcome::Fetched => "fetched",
+            ForecastOutcome::Fallback => "fallback",
+            ForecastOutcome::Stale => "stale",
+            ForecastOutcome::Failed => "failed",
+        }
+    }
+}
+
+/// What [`Forecasts::look_up`] found.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct LookedUp {
+    /// The forecast, unless the outcome is [`Failed`](ForecastOutcome::Failed).
+    pub forecast: Option<Forecast>,
+    /// How the look-up ended.
+    pub outcome: ForecastOutcome,
+    /// The forecast that was fetched, to be written to the store, if the store could be read.
+    pub to_store: Option<ToStore>,
+}
+
+/// A forecast to be written to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToStore {
+    /// Its key.
+    pub key: String,
+    /// What was read there.
+    pub there: Option<String>,
+    /// The forecast.
+    pub value: String,
+    /// How long it is kept.
+    pub ttl: Duration,
+}
+
+/// The forecasts of a provider and its fallback, kept in this process.
+#[derive(Debug)]
+pub struct Forecasts {
+    /// In the order in which they are asked.
+    upstreams: Vec<Upstream>,
+    keep: Keep,
+    /// At most one entry a township.
+    townships: Mutex<HashMap<String, Arc<Township>>>,
+}
+
+/// The forecasts of one township.
+#[derive(Debug)]
+struct Township {
+    place: Place,
+    /// Held by the caller that asks the store and the providers. The others wait for it, so that many users at once cause one
+    /// outside call.
+    turn: tokio::sync::Mutex<()>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// By upstream.
+    forecasts: Vec<Option<Forecast>>,
+    /// How often the providers were asked: a caller that waited sees whether somebody asked meanwhile.
+    rounds: u64,
+}
+
+impl Forecasts {
+    /// The forecasts of `provider`, and of `fallback` where that fails or is late.
+    pub fn new(provider: Arc<dyn Provider>, fallback: Option<Arc<dyn Provider>>, keep: Keep) -> Forecasts {
+        let upstreams = [provider].into_iter().chain(fallback).map(Upstream::new).collect();
+        Forecasts { upstreams, keep, townships: Mutex::default() }
+    }
+
+    /// The forecast for `place`, before `deadline`. `read` reads keys of the store, all in one call; `None` if it cannot.
+    pub async fn look_up(
+        &self,
+        place: &Place,
+        now: Moment,
+        deadline: Instant,
+        read: impl AsyncFnOnce(&[String]) -> Option<Vec<Option<String>>>,
+    ) -> LookedUp {
+        let township = self.township(place);
+        let rounds = township.kept().rounds;
+        if let Some(fresh) = self.fresh(&township, now) {
+            return fresh;
+        }
+        let Ok(_turn) = timeout_at(deadline, township.turn.lock()).await else {
+            return self.best_kept(&township, now);
+        };
+        if let Some(fresh) = self.fresh(&township, now) {
+            return fresh;
+        }
+        // Somebody asked for the same township while this call waited: it takes the same answer.
+        if township.kept().rounds != rounds {
+            return self.best_kept(&township, now);
+        }
+        let looked_up = self.read_and_ask(&township, now, deadline, read).await;
+        township.kept().rounds += 1;
+        looked_up
+    }
+
+    async fn read_and_ask(
+        &self,
+        township: &Township,
+        now: Moment,
+        deadline: Instant,
+        read: impl AsyncFnOnce(&[String]) -> Option<Vec<Option<String>>>,
+    ) -> LookedUp {
+        let place = &township.place;
+        let key = |upstream: &Upstream| format!("weather:{}:{}", upstream.name(), place.name());
+        let keys: Vec<String> = self.upstreams.iter().map(key).collect();
+        // A store that is slow leaves half of the time to the providers.
+        let stored = timeout_at(halfway_to(deadline), read(&keys)).await.ok().flatten();
+        for (n, text) in stored.iter().flatten().enumerate() {
+            let forecast = text.as_deref().and_then(|text| Forecast::from_json(place, text));
+            let latest = now.unix() + MAX_AHEAD_SECONDS;
+            if let Some(forecast) = forecast.filter(|forecast| forecast.fetched.unix() <= latest) {
+                township.keep(n, forecast);
+            }
+        }
+        if let Some(fresh) = self.fresh(township, now) {
+            return fresh;
+        }
+        for (n, upstream) in self.upstreams.iter().enumerate() {
+            if upstream.is_paused(now) {
+                continue;
+            }
+            // The next provider needs its time too.
+            let is_last = self.upstreams.iter().skip(n + 1).all(|next| next.is_paused(now));
+            let limit = if is_last { deadline } else { halfway_to(deadline) };
+            match upstream.ask(place, now, limit).await {
+                Ok(mut forecast) => {
+                    forecast.trim(self.keep.stale);
+                    township.keep(n, forecast.clone());
+                    let there = stored.map(|mut stored| stored.swap_remove(n));
+                    let to_store = there.map(|there| ToStore {
+                        key: keys[n].clone(),
+                        there,
+                        value: forecast.to_json(),
+                        ttl: self.keep.stale,
+                    });
+                    let outcome = if n == 0 { ForecastOutcome::Fetched } else { ForecastOutcome::Fallback };
+                    return LookedUp { forecast: Some(forecast), outcome, to_store };
+                }
+                Err(error) => tracing::warn!(provider = upstream.name(), %error, "no forecast"),
+            }
+        }
+        self.best_kept(township, now)
+    }
+
+    /// A kept forecast that is fresh, of the provider before one of the fallback.
+    fn fresh(&self, township: &Township, now: Moment) -> Option<LookedUp> {
+        let kept = township.kept();
+        let fresh = kept.forecasts.iter().flatten().find(|forecast| age(forecast, now) < self.keep.fresh)?;
+        Some(LookedUp { forecast: Some(fresh.clone()), outcome: ForecastOutcome::Kept, to_store: None })
+    }
+
+    /// The youngest kept forecast, if it may still be used.
+    fn best_kept(&self, township: &Township, now: Moment) -> LookedUp {
+        let kept = township.kept();
+        let youngest = kept.forecasts.iter().flatten().min_by_key(|forecast| age(forecast, now));
+        let forecast = youngest.filter(|forecast| age(forecast, now) < self.keep.stale).cloned();
+        let outcome = match &forecast {
+            // It was fetched just now for another caller.
+            Some(forecast) if age(forecast, now) <= self.keep.fresh => ForecastOutcome::Kept,
+            Some(_) => ForecastOutcome::Stale,
+            None => ForecastOutcome::Failed,
+        };
+        LookedUp { forecast, outcome, to_store: None }
+    }
+
+    fn township(&self, place: &Place) -> Arc<Township> {
+        let mut townships = self.townships.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || {
+            let kept = Kept { forecasts: vec![None; self.upstreams.len()], rounds: 0 };
+            Arc::new(Township { place: *place, turn: tokio::sync::Mutex::default(), kept: Mutex::new(kept) })
+        };
+        Arc::clone(townships.entry(place.name()).or_insert_with(new))
+    }
+}
+
+impl Township {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the forecast of the upstream `n`, unless a younger one is kept.
+    fn keep(&self, n: usize, forecast: Forecast) {
+        if let Some(kept) = self.kept().forecasts.get_mut(n)
+            && kept.as_ref().is_none_or(|kept| kept.fetched <= forecast.fetched)
+        {
+            *kept = Some(forecast);
+        }
+    }
+}
+
+/// How long ago it was fetched; zero for one from a clock that is ahead.
+fn age(forecast: &Forecast, now: Moment) -> Duration {
+    Duration::from_secs(u64::try_from(now.unix() - forecast.fetched.unix()).unwrap_or(0))
+}
+
+fn halfway_to(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
+}
