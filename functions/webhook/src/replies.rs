@@ -5,7 +5,7 @@ use onetap_weather::Place;
 
 use crate::plan::{Saved, Say};
 
-/// To a second tap while the first is being handled.
+/// To a second tap while the first is being handled, unless `PROCESSING_LOCK_MESSAGE` says otherwise.
 pub const PROCESSING: &str = "⏳ 正在為您查詢天氣，請稍候...";
 /// Where the store or a forecast is needed and cannot be had.
 pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";

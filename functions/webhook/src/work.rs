@@ -36,15 +36,16 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
             }
         }
         (ClaimOutcome::Done(_), _) => Ended::Duplicate,
-        (ClaimOutcome::Ours(run), LockOutcome::Busy) => {
-            let ended = reply(session, event, &replies::text(replies::PROCESSING)).await;
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), None).await;
+        (ClaimOutcome::Ours(run), LockOutcome::Busy(message)) => {
+            let ended = reply(session, event, &message.into()).await;
+            finish(session, event, ended, run.map(|run| FinalWrite::Ended(run, ended)), None).await;
             if ended == Ended::Handled { Ended::Busy } else { ended }
         }
         // A busy reply would finish the event. The lock expires, and then the redelivered event can be handled.
         (ClaimOutcome::Ours(run), LockOutcome::LeftBehind) => {
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, Ended::Elsewhere)), None).await;
-            Ended::Elsewhere
+            let ended = Ended::Elsewhere;
+            finish(session, event, ended, run.map(|run| FinalWrite::Ended(run, ended)), None).await;
+            ended
         }
         (ClaimOutcome::Ours(run), LockOutcome::Held(lease)) => {
             work(session, event, &plan, run, Some(lease)).await
@@ -84,7 +85,7 @@ async fn work(
                 None if not_written.is_some() => Ended::Failed,
                 None => Ended::Handled,
             };
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), lease).await;
+            finish(session, event, ended, run.map(|run| FinalWrite::Ended(run, ended)), lease).await;
             return ended;
         }
     };
@@ -111,7 +112,7 @@ async fn work(
         Err(edit::Error::TakenOver) => Ended::Elsewhere,
         Err(error) => reply_to_failed_write(session, event, plan, answer, run.is_some(), &error).await,
     };
-    finish(session, event, answered, lease).await;
+    finish(session, event, ended, answered, lease).await;
     ended
 }
 
@@ -207,16 +208,31 @@ impl FinalWrite {
 
 /// Sends the event's last record and releases its lock, in one round trip. A failure is a warning: the claim and the
 /// lock end by themselves.
-async fn finish(session: &Session<'_>, event: &Event, record: Option<FinalWrite>, lease: Option<Lease>) {
+async fn finish(
+    session: &Session<'_>,
+    event: &Event,
+    ended: Ended,
+    record: Option<FinalWrite>,
+    lease: Option<Lease>,
+) {
     let mut round = Round::new();
     let record = record.map(|record| (round.add(record.batch()), record));
-    let lease = lease.map(|lease| (round.add(lease.release_batch()), lease));
+    let lease = lease.map(|lease| (round.add(release_batch(session, &lease, ended)), lease));
     let mut answers = session.send(round).await;
     if let Some((ticket, record)) = record {
         record.count(answers.take(ticket));
     }
     if let Some((ticket, lease)) = lease {
         log_release(event, answers.take(ticket).map(|answer| lease.released(answer)));
+    }
+}
+
+/// The batch that releases the lock of an event that ended so. Only an event that is done has a cooldown: one that LINE is to
+/// send again would find its own lock.
+fn release_batch(session: &Session<'_>, lease: &Lease, ended: Ended) -> Batch {
+    match &session.webhook.config.lock {
+        Some(lock) if !ended.comes_again() => lease.release_batch_after(lock.min_hold),
+        _ => lease.release_batch(),
     }
 }
 

@@ -388,11 +388,8 @@ async fn an_entry_has_the_time_at_which_it_was_said_however_late_it_arrives() {
     }
 }
 
-/// Lets time pass for the store, and for nobody else: what is on its way is not to run out of time.
 async fn days_pass(days: u64) {
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(days * 86_400)).await;
-    tokio::time::resume();
+    seconds_pass(days * 86_400).await;
 }
 
 #[tokio::test]

@@ -6,12 +6,15 @@ use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_config::Variables;
+use onetap_line::testing::Fault as LineFault;
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Batch, Commit, Expect, Key, Store};
 use serde_json::{Value, json};
 use support::*;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use webhook::Config;
 
 on_every_backend! {
     of_two_taps_at_once_one_is_answered_and_one_is_told_to_wait
@@ -22,6 +25,14 @@ on_every_backend! {
     an_event_that_finds_its_own_dead_lock_comes_again
     a_redelivered_duplicate_holds_no_lock_not_even_for_a_moment
     a_redelivered_event_that_is_new_takes_the_lock
+    in_the_cooldown_the_next_tap_is_told_to_wait_although_the_first_was_answered
+    after_the_cooldown_the_next_tap_works_and_the_lock_need_not_end
+    an_event_that_comes_again_has_no_cooldown
+    a_duplicate_has_no_cooldown
+}
+
+fn lock_of(user: &str) -> Key {
+    Key::new(format!("processing:user:{user}")).unwrap()
 }
 
 async fn taps_at_once(store: Arc<dyn Store>, count: usize) {
@@ -64,7 +75,7 @@ async fn after_the_first_is_done_the_next_tap_works_at_once(store: Arc<dyn Store
 async fn work_that_outlasts_the_lock_does_not_free_the_next_holders(store: Arc<dyn Store>) {
     let (bot, user) = bot_with_home(store, &[]).await;
     let short = bot.instance(Arc::clone(&bot.store), &[("PROCESSING_LOCK_TIMEOUT_SECONDS", "1")]);
-    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    let key = lock_of(&user);
     // The first one waits for the weather until its lock has ended, and longer.
     let first_gate = bot.weather.hold();
     let late = spawn(&short, &[tap(&user, HOME)]);
@@ -112,7 +123,7 @@ async fn of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_no
 async fn an_event_that_finds_its_own_dead_lock_comes_again(store: Arc<dyn Store>) {
     let (bot, user) = bot_with_home(store, &[]).await;
     let (event, second, other) = (tap(&user, HOME), tap(&user, HOME), tap(&user, HOME));
-    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    let key = lock_of(&user);
     let id = |event: &Value| event["webhookEventId"].as_str().unwrap().to_owned();
     let token = format!("somebody {} {}", id(&event), id(&second));
     let dead = Batch::new().put(&key, Expect::Absent, token.as_str(), Duration::from_secs(60));
@@ -150,7 +161,7 @@ async fn a_redelivered_duplicate_holds_no_lock_not_even_for_a_moment(store: Arc<
 async fn a_redelivered_event_that_is_new_takes_the_lock(store: Arc<dyn Store>) {
     let (bot, user) = bot_with_home(store, &[]).await;
     let calls = bot.weather.calls();
-    let key = Key::new(format!("processing:user:{user}")).unwrap();
+    let key = lock_of(&user);
     let gate = bot.weather.hold();
     // Beside a new event, which asks for the lock of both: in their order the redelivered one gets it.
     let events = [redelivered(&tap(&user, HOME)), tap(&user, HOME), redelivered(&tap(&user, HOME))];
@@ -188,7 +199,7 @@ async fn with_the_lock_disabled_none_is_taken_and_dedupe_stays() {
     assert!(bot.said().iter().all(|text| text.starts_with("新北市永和區")));
     assert_eq!(bot.deliver(&[first]).await, 200);
     assert_eq!(bot.said().len(), 0);
-    assert_eq!(bot.store.get(&Key::new(format!("processing:user:{user}")).unwrap()).await, Ok(None));
+    assert_eq!(bot.store.get(&lock_of(&user)).await, Ok(None));
 }
 
 #[tokio::test]
@@ -211,5 +222,142 @@ async fn the_lock_is_keyed_by_the_user_in_every_kind_of_chat() {
         assert_eq!(bot.deliver(&[event]).await, 200);
         let said = bot.said();
         assert_eq!(said[0] == PROCESSING, locked, "{source}: {said:?}");
+    }
+}
+
+/// A cooldown that does not end while a test looks at it.
+const COOLDOWN: (&str, &str) = ("PROCESSING_LOCK_MIN_HOLD_MS", "60000");
+
+async fn in_the_cooldown_the_next_tap_is_told_to_wait_although_the_first_was_answered(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[COOLDOWN]).await;
+    let (first, second) = (tap(&user, HOME), tap(&user, HOME));
+    assert_eq!(bot.deliver(from_ref(&first)).await, 200);
+    assert!(bot.said()[0].starts_with("新北市永和區"));
+    let lock = bot.store.get(&lock_of(&user)).await.unwrap();
+    assert!(lock.is_some());
+    assert_eq!(bot.deliver(from_ref(&second)).await, 200);
+    assert_eq!(bot.said(), [PROCESSING]);
+    for handled in [&first, &second] {
+        for again in [handled.clone(), redelivered(handled)] {
+            assert_eq!(bot.deliver(&[again]).await, 200);
+            assert_eq!(bot.said(), [] as [&str; 0], "a duplicate is silent");
+        }
+    }
+    assert_eq!(bot.store.get(&lock_of(&user)).await.unwrap(), lock, "nobody touched it");
+    assert_eq!(bot.weather.calls(), 1);
+    assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"), "what needs no lock works");
+}
+
+async fn after_the_cooldown_the_next_tap_works_and_the_lock_need_not_end(store: Arc<dyn Store>) {
+    // The lock itself would last for the whole test.
+    let variables = [("PROCESSING_LOCK_MIN_HOLD_MS", "500"), ("PROCESSING_LOCK_TIMEOUT_SECONDS", "3600")];
+    let (bot, user) = bot_with_home(store, &variables).await;
+    for n in 1..=2 {
+        assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+        assert!(bot.said()[0].starts_with("新北市永和區"));
+        assert_eq!(bot.weather.calls(), n);
+        while bot.store.get(&lock_of(&user)).await.unwrap().is_some() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+async fn an_event_that_comes_again_has_no_cooldown(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[COOLDOWN]).await;
+    let event = tap(&user, HOME);
+    bot.line.fail_next(LineFault::Status(429, r#"{"message":"too many"}"#.into()));
+    assert_eq!(bot.deliver(from_ref(&event)).await, 500);
+    assert_eq!(bot.store.get(&lock_of(&user)).await, Ok(None));
+    assert_eq!(bot.deliver(&[redelivered(&event)]).await, 200);
+    assert!(bot.said()[0].starts_with("新北市永和區"));
+    assert!(bot.store.get(&lock_of(&user)).await.unwrap().is_some(), "it is handled, and cools down");
+}
+
+async fn a_duplicate_has_no_cooldown(store: Arc<dyn Store>) {
+    let (bot, user) = bot_with_home(store, &[]).await;
+    let event = tap(&user, HOME);
+    assert_eq!(bot.deliver(from_ref(&event)).await, 200);
+    assert_eq!(bot.said().len(), 1);
+    let cooling = bot.instance(Arc::clone(&bot.store), &[COOLDOWN]);
+    for again in [event.clone(), redelivered(&event)] {
+        assert_eq!(deliver(&cooling, &[again]).await, 200);
+        assert_eq!(bot.said(), [] as [&str; 0]);
+        assert_eq!(bot.store.get(&lock_of(&user)).await, Ok(None));
+    }
+}
+
+#[tokio::test]
+async fn a_cooldown_counts_from_the_tap_and_ends_with_the_locks_ttl() {
+    // The seconds after the tap at which the next is told to wait, and at which it works.
+    for (min_hold, ttl, waits, works) in [("60000", "3600", 30, 61), ("3600000", "60", 30, 61)] {
+        let variables = [("PROCESSING_LOCK_MIN_HOLD_MS", min_hold), ("PROCESSING_LOCK_TIMEOUT_SECONDS", ttl)];
+        let (bot, user) = bot_with_home(memory(), &variables).await;
+        // The work takes its time: it is not added to the cooldown.
+        let gate = bot.weather.hold();
+        let first = spawn(&bot.webhook, &[tap(&user, HOME)]);
+        gate.reached().await;
+        seconds_pass(waits).await;
+        gate.open();
+        assert_eq!(first.await.unwrap(), 200);
+        assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+        let said = bot.said();
+        assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), 1, "{said:?}");
+        seconds_pass(works - waits).await;
+        gate.open();
+        assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+        let said = bot.said();
+        assert!(said[0].starts_with("新北市永和區"), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cooldown_costs_no_round_trip() {
+    for (min_hold, next_tap) in [("0", 3), ("60000", 2)] {
+        let counting = Faulty::counting(memory());
+        let variables = [("PROCESSING_LOCK_MIN_HOLD_MS", min_hold)];
+        let (bot, user) = bot_with_home(counting.clone(), &variables).await;
+        let event = tap(&user, HOME);
+        for (event, calls, what) in [
+            (event.clone(), 3, "claim and lock, the profile, marker and release"),
+            (tap(&user, HOME), next_tap, "in the cooldown: claim and lock, marker"),
+            (redelivered(&event), 1, "claim"),
+        ] {
+            let before = counting.calls();
+            assert_eq!(bot.deliver(&[event]).await, 200);
+            assert_eq!(counting.calls() - before, calls, "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_message_of_the_lock_is_any_text_that_line_takes() {
+    for message in ["請稍候", "第一行\n第二行", r"一行\n而已", &"好".repeat(5000), &"😀".repeat(2500)]
+    {
+        let variables = [COOLDOWN, ("PROCESSING_LOCK_MESSAGE", message)];
+        let (bot, user) = bot_with_home(memory(), &variables).await;
+        assert_eq!(bot.deliver(&[tap(&user, HOME), tap(&user, HOME)]).await, 200);
+        assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+        let said = bot.said();
+        assert_eq!(said.iter().filter(|text| *text == message).count(), 2, "as it is, both times");
+    }
+}
+
+#[test]
+fn a_cooldown_or_a_message_that_cannot_be_meant_stops_the_start() {
+    let needed = [("LINE_CHANNEL_SECRET", SECRET), ("LINE_CHANNEL_ACCESS_TOKEN", TOKEN)];
+    let read = |name: &str, value: &str| {
+        let known = |asked: &str| needed.into_iter().chain([(name, value)]).find(|(name, _)| *name == asked);
+        Config::from_variables(&Variables::from_lookup(|asked| known(asked).map(|(_, v)| v.to_owned())))
+    };
+    let (message, min_hold) = ("PROCESSING_LOCK_MESSAGE", "PROCESSING_LOCK_MIN_HOLD_MS");
+    let too_long = ["好".repeat(5001), "😀".repeat(2501)];
+    let wrong = [(message, &*too_long[0]), (message, &too_long[1]), (min_hold, "-1"), (min_hold, "soon")];
+    for (name, value) in wrong {
+        assert_eq!(read(name, value).unwrap_err().variable(), name);
+    }
+    // A template leaves unset what it has no value for.
+    for name in [message, min_hold] {
+        let lock = read(name, "").unwrap().lock.unwrap();
+        assert_eq!((lock.message.as_text(), lock.min_hold), (PROCESSING, Duration::ZERO));
     }
 }

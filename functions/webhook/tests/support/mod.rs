@@ -173,6 +173,13 @@ pub fn spawn(webhook: &Arc<Webhook>, events: &[Value]) -> JoinHandle<u16> {
     tokio::spawn(async move { deliver(&webhook, &events).await })
 }
 
+/// Lets time pass for the store, and for nobody else: what is on its way is not to run out of time.
+pub async fn seconds_pass(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
 /// A user nobody else is.
 pub fn user() -> String {
     format!("U{}", unique_token())
