@@ -30,6 +30,7 @@ mod cargo_lambda;
 mod delivery;
 mod events;
 mod ledger;
+mod lock;
 mod metrics;
 mod plan;
 mod processes;
