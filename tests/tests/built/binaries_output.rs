@@ -35,7 +35,8 @@ const METRICS: [&str; 15] = [
     "processing_lock_release_total",
     "weather_total",
 ];
-const DIMENSIONS: [&str; 6] = ["event_type", "operation", "outcome", "service", "source_type", "status"];
+const DIMENSIONS: [&str; 7] =
+    ["event_type", "kind", "operation", "outcome", "service", "source_type", "status"];
 /// What the functions are a part of, as the template sets it.
 const SERVICE: &str = "shop-bot";
 

@@ -155,6 +155,19 @@ fn every_function_reports_under_the_name_of_its_stack() {
 }
 
 #[test]
+fn the_hit_rate_is_of_all_kinds_together() {
+    let stack = Template::read().with(&[ORIGIN]);
+    let widgets = widgets(&stack);
+    let rate = widgets.iter().find(|widget| widget["properties"]["title"] == "Store: hit rate, %").unwrap();
+    let rows = rate["properties"]["metrics"].as_array().unwrap();
+    for (row, name) in rows[1..].iter().zip(["kv_hit_total", "kv_miss_total"]) {
+        let expression = row[0]["expression"].as_str().unwrap();
+        assert!(expression.starts_with("SUM(SEARCH('{onetap,kind,service}"), "{expression}");
+        assert!(expression.contains(&format!("MetricName=\"{name}\"")), "{expression}");
+    }
+}
+
+#[test]
 fn dead_letters_malformed_events_errors_throttles_and_the_store_have_an_alarm() {
     let stack = Template::read().with(&[ORIGIN, ("AlarmEmail", "ops@example.com")]);
     let alarm = |name: &str| stack.properties(name);
