@@ -132,14 +132,18 @@ impl Forecasts {
             return fresh;
         }
         let Ok(_turn) = timeout_at(deadline, township.turn.lock()).await else {
-            return self.best_kept(&township, now);
+            return self.stale(&township, now);
         };
         if let Some(fresh) = self.fresh(&township, now) {
             return fresh;
         }
         // Somebody asked for the same township while this call waited: it takes the same answer.
         if township.kept().rounds != rounds {
-            return self.best_kept(&township, now);
+            let mut shared = self.stale(&township, now);
+            if shared.forecast.as_ref().is_some_and(|forecast| age(forecast, now) <= self.keep.fresh) {
+                shared.outcome = ForecastOutcome::Kept;
+            }
+            return shared;
         }
         let looked_up = self.read_and_ask(&township, now, deadline, read).await;
         township.kept().rounds += 1;
@@ -177,6 +181,8 @@ impl Forecasts {
             let limit = if is_last { deadline } else { halfway_to(deadline) };
             match upstream.ask(place, now, limit).await {
                 Ok(mut forecast) => {
+                    // By the clock that its age is judged by.
+                    forecast.fetched = now;
                     forecast.trim(self.keep.stale);
                     township.keep(n, forecast.clone());
                     let there = stored.map(|mut stored| stored.swap_remove(n));
@@ -192,7 +198,7 @@ impl Forecasts {
                 Err(error) => tracing::warn!(provider = upstream.name(), %error, "no forecast"),
             }
         }
-        self.best_kept(township, now)
+        self.stale(township, now)
     }
 
     /// A kept forecast that is fresh, of the provider before one of the fallback.
@@ -203,16 +209,11 @@ impl Forecasts {
     }
 
     /// The youngest kept forecast, if it may still be used.
-    fn best_kept(&self, township: &Township, now: Moment) -> LookedUp {
+    fn stale(&self, township: &Township, now: Moment) -> LookedUp {
         let kept = township.kept();
         let youngest = kept.forecasts.iter().flatten().min_by_key(|forecast| age(forecast, now));
         let forecast = youngest.filter(|forecast| age(forecast, now) < self.keep.stale).cloned();
-        let outcome = match &forecast {
-            // It was fetched just now for another caller.
-            Some(forecast) if age(forecast, now) <= self.keep.fresh => ForecastOutcome::Kept,
-            Some(_) => ForecastOutcome::Stale,
-            None => ForecastOutcome::Failed,
-        };
+        let outcome = if forecast.is_some() { ForecastOutcome::Stale } else { ForecastOutcome::Failed };
         LookedUp { forecast, outcome, to_store: None }
     }
 

@@ -228,7 +228,7 @@ async fn where_only_the_writes_fail_the_work_goes_on() {
 #[tokio::test]
 async fn the_round_trips_of_an_event_are_counted() {
     let counting = Faulty::counting(memory());
-    let (bot, user) = (Bot::new(counting.clone()), user());
+    let (bot, user) = (Bot::with(counting.clone(), &[("WEATHER_FRESH_SECONDS", "1800")]), user());
     let mut before = 0;
     let mut since = || {
         let calls = counting.calls() - before;
@@ -238,7 +238,16 @@ async fn the_round_trips_of_an_event_are_counted() {
     bot.deliver(&[text(&user, "設定住家 永和區")]).await;
     assert_eq!(since(), 4, "claim, the profile, the new one with the marker, and that it was answered");
     bot.deliver(&[tap(&user, HOME)]).await;
+    assert_eq!(
+        since(),
+        4,
+        "claim and lock, the profile, no kept forecast, marker, release and the new forecast"
+    );
+    bot.deliver(&[tap(&user, HOME)]).await;
     assert_eq!(since(), 3, "claim and lock, the profile, marker and release");
+    let later = bot.instance(counting.clone(), &[("WEATHER_FRESH_SECONDS", "1800")]);
+    deliver(&later, &[tap(&user, HOME)]).await;
+    assert_eq!((since(), bot.weather.calls()), (4, 1), "a new instance reads the kept forecast");
     bot.deliver(&[tap(&user, "action=settings")]).await;
     assert_eq!(since(), 2, "claim, marker");
     bot.deliver(&[text(&user, "午餐 120 信用卡")]).await;

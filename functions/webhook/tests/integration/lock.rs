@@ -187,8 +187,10 @@ async fn with_the_lock_disabled_none_is_taken_and_dedupe_stays() {
     let user = user();
     let gate = bot.weather.hold();
     bot.ask(&user, "設定住家 永和區").await;
+    bot.ask(&user, "設定公司 板橋區").await;
     let first = tap(&user, HOME);
-    let taps = [first.clone(), tap(&user, HOME)].map(|tap| spawn(&bot.webhook, &[tap]));
+    let office = tap(&user, "action=weather&type=office");
+    let taps = [first.clone(), office].map(|tap| spawn(&bot.webhook, &[tap]));
     for _ in &taps {
         gate.reached().await;
     }
@@ -196,7 +198,7 @@ async fn with_the_lock_disabled_none_is_taken_and_dedupe_stays() {
     for tap in taps {
         assert_eq!(tap.await.unwrap(), 200);
     }
-    assert!(bot.said().iter().all(|text| text.starts_with("新北市永和區")));
+    assert!(bot.said().iter().all(|text| text.starts_with("新北市")));
     assert_eq!(bot.deliver(&[first]).await, 200);
     assert_eq!(bot.said().len(), 0);
     assert_eq!(bot.store.get(&lock_of(&user)).await, Ok(None));
@@ -312,13 +314,13 @@ async fn a_cooldown_counts_from_the_tap_and_ends_with_the_locks_ttl() {
 
 #[tokio::test]
 async fn a_cooldown_costs_no_round_trip() {
-    for (min_hold, next_tap) in [("0", 3), ("60000", 2)] {
+    for (min_hold, next_tap) in [("0", 4), ("60000", 2)] {
         let counting = Faulty::counting(memory());
         let variables = [("PROCESSING_LOCK_MIN_HOLD_MS", min_hold)];
         let (bot, user) = bot_with_home(counting.clone(), &variables).await;
         let event = tap(&user, HOME);
         for (event, calls, what) in [
-            (event.clone(), 3, "claim and lock, the profile, marker and release"),
+            (event.clone(), 4, "claim and lock, the profile, the kept forecast, marker and release"),
             (tap(&user, HOME), next_tap, "in the cooldown: claim and lock, marker"),
             (redelivered(&event), 1, "claim"),
         ] {
