@@ -81,6 +81,8 @@ impl World {
             .with("LINE_CHANNEL_ACCESS_TOKEN", ACCESS_TOKEN)
             .with("EDIT_API_TOKEN", API_TOKEN)
             .with("WEATHER_PROVIDER", "sample")
+            // Each forecast is fetched and written: a kept one would hide two of the calls.
+            .with("WEATHER_FRESH_SECONDS", "0")
             .with("PROCESSING_LOCK_TIMEOUT_SECONDS", "1")
             .with("PROCESSING_LOCK_SCOPE", "all")
             .with("IDEM_LOCK_TTL_SECONDS", "1")
