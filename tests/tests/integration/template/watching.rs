@@ -9,6 +9,7 @@ use onetap_tests::functions::Function;
 use serde_json::{Value, json};
 
 use super::document::{Stack, Template, number, target, text};
+use super::guide::guide;
 use super::stories::{STACK, Stage, Weather, deployed, environment, service};
 use super::{ORIGIN, every_stack};
 
@@ -224,11 +225,32 @@ fn a_refused_channel_token_answers_of_5xx_and_failing_forecasts_have_an_alarm() 
     let forecasts = stack.properties("ForecastFailuresAlarm");
     assert_eq!(forecasts["Threshold"], 20, "percent");
     assert_eq!(forecasts["EvaluationPeriods"], 1);
-    // The webhook tells both numbers at every forecast (its own tests hold it to that), so that none is filled in.
-    assert_eq!(forecasts["Metrics"][0]["Expression"], "100 * failed / (failed + fetched)");
+    // The webhook tells all five numbers at every forecast (its own tests hold it to that), so that none is filled in.
+    assert_eq!(
+        forecasts["Metrics"][0]["Expression"],
+        "100 * failed / (kept + fetched + fallback + stale + failed)"
+    );
     for metric in forecasts["Metrics"].as_array().unwrap().iter().filter_map(|m| m.get("MetricStat")) {
         assert_eq!((&metric["Period"], &metric["Stat"]), (&json!(900), &json!("Sum")));
         assert_eq!(metric["Metric"]["MetricName"], "weather_total");
+    }
+}
+
+#[test]
+fn the_guide_counts_the_metrics_that_alarms_look_at() {
+    let stack = Template::read().with(&[ORIGIN]);
+    let metrics: usize =
+        stack.of_type("AWS::CloudWatch::Alarm").iter().map(|(_, of)| metrics_of(of).len()).sum();
+    let price = format!("alarms ${}.{}0 ({metrics} metrics at $0.10)", metrics / 10, metrics % 10);
+    assert!(guide().contains(&price), "the guide does not say: {price}");
+}
+
+#[test]
+fn the_guide_explains_every_outcome_of_a_forecast() {
+    let stack = Template::read().with(&[ORIGIN]);
+    for (_, _, dimensions) in metrics_of(stack.properties("ForecastFailuresAlarm")) {
+        let outcome = text(&dimensions[0]["Value"]);
+        assert!(guide().contains(&format!("\n| `{outcome}` | ")), "{outcome}");
     }
 }
 
