@@ -26,6 +26,7 @@ macro_rules! on_every_backend {
     };
 }
 
+mod always_answers;
 mod cargo_lambda;
 mod delivery;
 mod events;
