@@ -161,6 +161,7 @@ async fn a_connection_that_was_opened_ahead_is_used_by_the_first_request() {
     for _ in 0..3 {
         assert_eq!(client.connect(&uri, later()).await, Ok(()));
     }
+    server.accepted(1).await;
     assert_eq!((server.connections(), server.requests()), (1, 0), "opened once, and nothing is sent");
     assert_eq!(client.send(post(&server.url()), later(), 1 << 10).await.unwrap().status(), 200);
     assert_eq!((server.connections(), server.requests()), (1, 1));
