@@ -36,3 +36,4 @@ mod processes;
 mod request;
 #[path = "../support/mod.rs"]
 mod support;
+mod warm_up;
