@@ -102,5 +102,5 @@ impl Store for Observed {
         answer
     }
 
-    forward!(0: max_value);
+    forward!(0: connect, max_value);
 }

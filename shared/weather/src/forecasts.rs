@@ -16,7 +16,7 @@ use onetap_calendar::Moment;
 use tokio::time::{Instant, timeout_at};
 
 use crate::upstream::Upstream;
-use crate::{Forecast, Keep, Place, Provider};
+use crate::{Error, Forecast, Keep, Place, Provider};
 
 /// How far the clock of another instance may be ahead. A kept forecast from later than that is not believed.
 const MAX_AHEAD_SECONDS: i64 = 5 * 60;
@@ -116,6 +116,14 @@ impl Forecasts {
     pub fn new(provider: Arc<dyn Provider>, fallback: Option<Arc<dyn Provider>>, keep: Keep) -> Forecasts {
         let upstreams = [provider].into_iter().chain(fallback).map(Upstream::new).collect();
         Forecasts { upstreams, keep, townships: Mutex::default() }
+    }
+
+    /// Opens a connection to the provider for the first forecast. The fallback is seldom asked, and is left alone.
+    pub async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        match self.upstreams.first() {
+            Some(provider) => provider.connect(deadline).await,
+            None => Ok(()),
+        }
     }
 
     /// The forecast for `place`, before `deadline`. `read` reads keys of the store, all in one call; `None` if it cannot.

@@ -38,3 +38,4 @@ mod processes;
 mod request;
 #[path = "../support/mod.rs"]
 mod support;
+mod warm_up;

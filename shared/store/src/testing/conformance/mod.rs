@@ -54,6 +54,7 @@ macro_rules! promises {
     ($attributes:tt $open:expr) => {
         $crate::promises! { @each $attributes $open;
             what_was_never_put_is_absent
+            connecting_ahead_changes_nothing_however_often_it_is_done
             a_put_that_expects_nothing_happens_once
             a_put_that_expects_a_value_happens_on_that_value_only
             a_put_that_expects_nothing_or_a_value_happens_on_nothing_else
