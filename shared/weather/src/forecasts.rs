@@ -193,7 +193,7 @@ impl Forecasts {
                     forecast.fetched = now;
                     forecast.trim(self.keep.stale);
                     township.keep(n, forecast.clone());
-                    let there = stored.map(|mut stored| stored.swap_remove(n));
+                    let there = stored.and_then(|values| values.into_iter().nth(n));
                     let to_store = there.map(|there| ToStore {
                         key: keys[n].clone(),
                         there,

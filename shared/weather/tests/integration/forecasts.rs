@@ -294,7 +294,7 @@ async fn a_store_that_cannot_be_read_is_not_written() {
 }
 
 #[test]
-fn a_forecast_reads_back_as_it_is_kept_and_fits_into_one_write_unit() {
+fn a_forecast_reads_back_as_it_is_kept() {
     let forecast = Sample::at(xinyi(), moment(NOON));
     assert_eq!(Forecast::from_json(xinyi(), &forecast.to_json()), Some(forecast.clone()));
     let unknown = Forecast { sample: false, periods: Vec::new(), ..forecast };
@@ -331,4 +331,17 @@ async fn what_no_message_can_show_is_not_kept() {
     assert_eq!(text.lines().count(), 10, "{text}");
     let value = found.to_store.unwrap().value;
     assert!(value.len() < 900, "{} bytes: {value}", value.len());
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_and_no_number_in_the_store_panics(text: String, fetched: i64, start: i64, end: i64, max: i32, pop: u8) {
+        let _ = Forecast::from_json(xinyi(), &text);
+        let stored = format!(
+            r#"{{"fetched":{fetched},"periods":[{{"start":{start},"end":{end},"sky":"rain","max":{max},"pop":{pop}}}]}}"#
+        );
+        if let Some(forecast) = Forecast::from_json(xinyi(), &stored) {
+            let _ = forecast.text(moment(NOON));
+        }
+    }
 }
