@@ -32,14 +32,16 @@ struct Recipient {
 }
 
 impl Line {
-    pub(crate) fn new(api: MessagingApi, view: Arc<View>) -> Line {
+    /// `lock` is the webhook's: a reply with its message is one to an event that found the lock held.
+    pub(crate) fn new(api: MessagingApi, view: Arc<View>, lock: Option<&webhook::Lock>) -> Line {
+        let busy = lock.map(|lock| lock.message.as_text().to_owned());
         let recipients = Arc::new(Mutex::new(BoundedMap::<Recipient>::new(MAX_TOKENS)));
         let by_token = Arc::clone(&recipients);
         api.observe(move |taken| {
             let known = by_token.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(recipient) = known.get(&taken.reply_token).cloned() {
                 drop(known);
-                view.replied(reply(taken, recipient));
+                view.replied(reply(taken, recipient, busy.as_deref()));
             }
         });
         Line { api, recipients }
@@ -74,12 +76,12 @@ impl Line {
     }
 }
 
-fn reply(taken: &AcceptedReply, recipient: Recipient) -> Reply {
+fn reply(taken: &AcceptedReply, recipient: Recipient, busy: Option<&str>) -> Reply {
     let texts: Vec<&str> = taken.messages.iter().filter_map(|message| message["text"].as_str()).collect();
     let text = texts.join("\n");
     let items = taken.messages.last().and_then(|message| message["quickReply"]["items"].as_array());
     let quick_replies = items.into_iter().flatten().map(|item| quick_reply(&item["action"])).collect();
-    let path = if text == webhook::replies::PROCESSING { "busy" } else { "handled" };
+    let path = if Some(text.as_str()) == busy { "busy" } else { "handled" };
     let Recipient { user, delivery, event } = recipient;
     Reply { at: now_ms(), user, text, path, quick_replies, delivery, event, forecast: None }
 }

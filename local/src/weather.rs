@@ -76,6 +76,10 @@ impl Provider for FaultyProvider {
         self.provider.name()
     }
 
+    async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        self.provider.connect(deadline).await
+    }
+
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let Faults { behaviour, delay } = self.faults();

@@ -1,7 +1,8 @@
 //! CloudWatch's embedded metric format, checked line by line.
 //!
 //! CloudWatch drops a metric it cannot read and says so nowhere a function would notice. These are the rules of its
-//! specification as far as a document that declares metrics can break them.
+//! specification as far as a document that declares metrics can break them, and one of ours: every metric has the dimension
+//! `service`.
 
 use std::collections::BTreeSet;
 
@@ -54,6 +55,8 @@ pub struct Declared {
     pub metrics: BTreeSet<String>,
     /// The names of all their dimensions.
     pub dimensions: BTreeSet<String>,
+    /// The values of the dimension `service`.
+    pub services: BTreeSet<String>,
 }
 
 impl Declared {
@@ -64,6 +67,7 @@ impl Declared {
         let line = declared(line, now_ms)?;
         self.metrics.extend(line.metrics);
         self.dimensions.extend(line.dimensions);
+        self.services.extend(line.services);
         Ok(())
     }
 }
@@ -93,6 +97,7 @@ fn declared(line: &str, now_ms: u64) -> Result<Declared, String> {
         declared.dimensions.append(&mut dimensions(directive, root)?);
         declared.metrics.append(&mut metrics(directive, root)?);
     }
+    declared.services.extend(root.get("service").and_then(Value::as_str).map(str::to_owned));
     Ok(declared)
 }
 
@@ -116,10 +121,12 @@ fn dimensions(directive: &Map<String, Value>, root: &Map<String, Value>) -> Resu
     let mut names = BTreeSet::new();
     let sets = directive.get("Dimensions").and_then(Value::as_array);
     for set in sets.filter(|sets| !sets.is_empty()).ok_or("Dimensions is not an array of some")? {
-        // It may be empty: the metric has no dimension then.
         let set = set.as_array().ok_or("a set of dimensions is not an array")?;
         if set.len() > MAX_DIMENSIONS {
             return Err(format!("{} dimensions", set.len()));
+        }
+        if !set.iter().any(|name| name == "service") {
+            return Err(format!("{set:?} mixes with the metrics of other stacks"));
         }
         for name in set {
             let name = name.as_str().ok_or("a dimension's name is not a string")?;
@@ -189,10 +196,10 @@ mod tests {
     fn good() -> Value {
         json!({
             "_aws": { "Timestamp": NOW, "CloudWatchMetrics": [{
-                "Namespace": "onetap", "Dimensions": [["outcome"], []],
+                "Namespace": "onetap", "Dimensions": [["outcome", "service"], ["service"]],
                 "Metrics": [{ "Name": "taps", "Unit": "Count" }, { "Name": "took" }],
             }] },
-            "outcome": "done", "taps": 2, "took": [0.5, 1.0],
+            "outcome": "done", "service": "shop", "taps": 2, "took": [0.5, 1.0],
         })
     }
 
@@ -202,14 +209,15 @@ mod tests {
         declared.add(&good().to_string(), NOW).unwrap();
         declared.add(r#"{"level":"INFO"}"#, NOW).unwrap();
         assert_eq!(declared.metrics, ["taps", "took"].map(String::from).into());
-        assert_eq!(declared.dimensions, ["outcome"].map(String::from).into());
+        assert_eq!(declared.dimensions, ["outcome", "service"].map(String::from).into());
+        assert_eq!(declared.services, ["shop"].map(String::from).into());
     }
 
     #[test]
     fn whatever_cloudwatch_would_drop_is_refused() {
         let directive = "/_aws/CloudWatchMetrics/0";
         let many: Vec<Value> = (0..101).map(|n| json!({ "Name": format!("m{n}") })).collect();
-        let wide: Vec<String> = (0..31).map(|n| format!("d{n}")).collect();
+        let wide: Vec<String> = (0..31).map(|n| format!("d{n}")).chain(["service".to_owned()]).collect();
         for (place, value) in [
             ("/_aws/Timestamp".to_owned(), json!("now")),
             ("/_aws/Timestamp".to_owned(), json!(NOW / 1000)),
@@ -218,7 +226,9 @@ mod tests {
             (format!("{directive}/Namespace"), json!("AWS/Lambda")),
             (format!("{directive}/Dimensions"), json!([])),
             (format!("{directive}/Dimensions"), json!(["outcome"])),
-            (format!("{directive}/Dimensions"), json!([["elsewhere"]])),
+            (format!("{directive}/Dimensions"), json!([["elsewhere", "service"]])),
+            (format!("{directive}/Dimensions"), json!([["service"], ["outcome"]])),
+            (format!("{directive}/Dimensions"), json!([[]])),
             (format!("{directive}/Dimensions"), json!([wide])),
             (format!("{directive}/Metrics"), json!(many)),
             (format!("{directive}/Metrics"), json!([])),
@@ -227,6 +237,8 @@ mod tests {
             (format!("{directive}/Metrics/0/Name"), json!("took")),
             ("/outcome".to_owned(), json!(1)),
             ("/outcome".to_owned(), json!("")),
+            ("/service".to_owned(), json!(" ")),
+            ("/service".to_owned(), json!("天氣")),
             ("/taps".to_owned(), json!("2")),
             ("/took".to_owned(), json!([])),
             ("/took".to_owned(), json!(vec![1; 101])),

@@ -135,5 +135,5 @@ impl Store for Recording {
         self.store.watch(channel).await
     }
 
-    forward!(store: max_value);
+    forward!(store: connect, max_value);
 }

@@ -66,7 +66,7 @@ const OTHERS: [(&str, &str); 6] = [
 ];
 
 /// Everything else that is read.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 24] = [
     "STORE",
     "STORE_TIMEOUT_MS",
     "SSE_POLL_MS",
@@ -77,6 +77,8 @@ const NAMES: [&str; 22] = [
     "CWA_API_BASE_URL",
     "OPEN_METEO_BASE_URL",
     "PROCESSING_LOCK_ENABLED",
+    "PROCESSING_LOCK_MESSAGE",
+    "PROCESSING_LOCK_MIN_HOLD_MS",
     "PROCESSING_LOCK_SCOPE",
     "PROCESSING_LOCK_TIMEOUT_SECONDS",
     "LAST_TRANSACTION_TTL",

@@ -15,7 +15,7 @@ use http::{Method, Request, StatusCode};
 use onetap_config::{ConfigError, Variables};
 use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Patch, Step, etag, texts};
 use onetap_store::idem::Idempotency;
-use onetap_store::{Batch, Edit, Store, Values, open};
+use onetap_store::{Batch, Edit, Store, Values, open, warm_up};
 use tokio::time::Instant;
 
 pub use answer::{Answer, LambdaAnswer};
@@ -56,6 +56,11 @@ impl EditLastTransaction {
     pub fn from_variables(variables: &Variables<'_>) -> Result<EditLastTransaction, ConfigError> {
         let store = open(&onetap_store::Config::from_variables(variables)?)?;
         Ok(EditLastTransaction::new(store, Config::from_variables(variables)?))
+    }
+
+    /// Opens the connection to the store while the function starts. Never fails.
+    pub async fn warm_up(&self) {
+        warm_up("store", self.store.connect()).await;
     }
 
     /// Answers a request, whatever it is.

@@ -9,6 +9,7 @@ use onetap_config::Variables;
 
 async fn start() -> Result<(), Error> {
     let function = EditLastTransaction::from_variables(&Variables::from_env())?;
+    function.warm_up().await;
     let answer = async |request: Request| Ok::<_, Infallible>(LambdaAnswer(function.handle(request).await));
     run(service_fn(answer)).await
 }

@@ -21,7 +21,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use onetap_bus::{Follower, Job, Resume};
 use onetap_config::{ConfigError, Variables};
-use onetap_store::{Error, Store, open};
+use onetap_store::{Error, Store, open, warm_up};
 
 pub use config::Config;
 pub use token::token;
@@ -54,6 +54,11 @@ impl JobEvents {
     pub fn from_variables(variables: &Variables<'_>) -> Result<JobEvents, ConfigError> {
         let store = open(&onetap_store::Config::from_variables(variables)?)?;
         Ok(JobEvents::new(store, Config::from_variables(variables)?))
+    }
+
+    /// Opens the connection to the store while the function starts. Never fails.
+    pub async fn warm_up(&self) {
+        warm_up("store", self.store.connect()).await;
     }
 
     /// One invocation of Lambda. The metrics of a stream are flushed when it ends.

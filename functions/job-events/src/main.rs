@@ -8,6 +8,7 @@ use onetap_config::Variables;
 
 async fn run() -> Result<(), Error> {
     let gateway = JobEvents::from_variables(&Variables::from_env())?;
+    gateway.warm_up().await;
     run_with_streaming_response(service_fn(|request| gateway.invoke(request))).await
 }
 

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use lambda_runtime::{Context, LambdaEvent};
 use onetap_bus::{Bus, Event};
 use onetap_config::{ConfigError, Variables};
-use onetap_store::{Store, config, open};
+use onetap_store::{Store, config, open, warm_up};
 use tokio::time::{Instant, timeout_at};
 
 pub use onetap_bus::Config;
@@ -30,19 +30,25 @@ const RESPONSE_MARGIN: Duration = Duration::from_millis(250);
 /// The Lambda function: publishes SQS messages as job events.
 #[derive(Debug)]
 pub struct QueueConsumer {
+    store: Arc<dyn Store>,
     bus: Bus,
 }
 
 impl QueueConsumer {
     /// A consumer that publishes into `store`.
     pub fn new(store: Arc<dyn Store>, config: Config) -> QueueConsumer {
-        QueueConsumer { bus: Bus::new(store, config) }
+        QueueConsumer { bus: Bus::new(Arc::clone(&store), config), store }
     }
 
     /// The consumer that these variables describe.
     pub fn from_variables(variables: &Variables<'_>) -> Result<QueueConsumer, ConfigError> {
         let store = config::Config::from_variables(variables)?;
         Ok(QueueConsumer::new(open(&store)?, Config::from_variables(variables, &store)?))
+    }
+
+    /// Opens the connection to the store while the function starts. Never fails.
+    pub async fn warm_up(&self) {
+        warm_up("store", self.store.connect()).await;
     }
 
     /// Handles one Lambda invocation.

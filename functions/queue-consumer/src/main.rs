@@ -8,6 +8,7 @@ use queue_consumer::QueueConsumer;
 
 async fn run() -> Result<(), Error> {
     let consumer = QueueConsumer::from_variables(&Variables::from_env())?;
+    consumer.warm_up().await;
     lambda_runtime::run(service_fn(|event| consumer.invoke(event))).await
 }
 

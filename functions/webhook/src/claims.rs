@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use metrics::counter;
-use onetap_line::Messages;
 use onetap_line::webhook::Event;
+use onetap_line::{Message, Messages};
 use onetap_store::idem::{Claim, Claimed, Run};
 use onetap_store::lease::{Acquire, Request};
 use onetap_store::{Answers, Commit, Error, Key, Lease, Round, Ticket};
@@ -59,8 +59,8 @@ pub(crate) enum LockOutcome {
     Unlocked,
     /// It is ours until we release it.
     Held(Lease),
-    /// Another event of the user has it.
-    Busy,
+    /// Another event of the user has it, or had it a moment ago. The reply to this one.
+    Busy(Message),
     /// A crashed run of the same event holds it. (A live run would hold the claim too, and we hold the claim.)
     LeftBehind,
 }
@@ -122,7 +122,7 @@ fn claim(session: &Session<'_>, planned: &Planned<'_>) -> Option<Claim> {
 /// The user whose lock an event takes.
 fn locked_user<'e>(session: &Session<'_>, planned: &Planned<'e>) -> Option<&'e str> {
     let Planned { event, plan } = planned;
-    let scope = session.webhook.config.lock?.scope;
+    let scope = session.webhook.config.lock.as_ref()?.scope;
     if matches!(plan, Plan::Ignore) || !scope.locks(event, plan) {
         return None;
     }
@@ -181,7 +181,7 @@ enum UserLock {
 impl<'e> Locks<'_, 'e> {
     /// Adds the request for the user's lock to `round`, unless it was asked for before.
     fn ask(&mut self, user: Option<&'e str>, round: &mut Round) {
-        let (Some(user), Some(config)) = (user, self.session.webhook.config.lock) else { return };
+        let (Some(user), Some(config)) = (user, &self.session.webhook.config.lock) else { return };
         if self.locks.contains_key(user) {
             return;
         }
@@ -213,15 +213,18 @@ impl<'e> Locks<'_, 'e> {
 
     /// What the user's lock means to `event`, which is ours to handle and needs it.
     fn give(&mut self, user: &str, event: &Event) -> LockOutcome {
-        let Some(lock) = self.locks.get_mut(user) else { return LockOutcome::Unlocked };
+        let (Some(config), Some(lock)) = (&self.session.webhook.config.lock, self.locks.get_mut(user)) else {
+            return LockOutcome::Unlocked;
+        };
+        let busy = || LockOutcome::Busy(config.message.clone());
         let (left, given) = match std::mem::replace(lock, UserLock::Given) {
             UserLock::Taken(lease) => (UserLock::Given, LockOutcome::Held(lease)),
             UserLock::Held { ids } => {
                 let own = event.webhook_event_id.as_deref();
                 let mine = ids.split_whitespace().any(|id| Some(id) == own);
-                (UserLock::Held { ids }, if mine { LockOutcome::LeftBehind } else { LockOutcome::Busy })
+                (UserLock::Held { ids }, if mine { LockOutcome::LeftBehind } else { busy() })
             }
-            UserLock::Given => (UserLock::Given, LockOutcome::Busy),
+            UserLock::Given => (UserLock::Given, busy()),
             UserLock::Asked(..) | UserLock::Unknown => (UserLock::Unknown, LockOutcome::Unlocked),
         };
         *lock = left;
@@ -229,7 +232,7 @@ impl<'e> Locks<'_, 'e> {
         given
     }
 
-    /// Releases the locks that only duplicates asked for.
+    /// Releases the locks that only duplicates asked for, at once: they are no tap to cool down from.
     async fn release_unused(self) {
         let mut round = Round::new();
         for lock in self.locks.into_values() {
@@ -259,7 +262,7 @@ fn log_lock_outcome(event: &Event, lock: &LockOutcome) {
     let (event_type, source_type) = (event.kind.label(), event.source.chat.label());
     let status = match lock {
         LockOutcome::Held(_) => "acquired",
-        LockOutcome::Busy => "missed",
+        LockOutcome::Busy(_) => "missed",
         LockOutcome::LeftBehind => "left_behind",
         LockOutcome::Unlocked => "failed_open",
     };
@@ -268,7 +271,7 @@ fn log_lock_outcome(event: &Event, lock: &LockOutcome) {
         LockOutcome::Held(_) | LockOutcome::LeftBehind => {
             tracing::info!(event_type, status, "processing lock")
         }
-        LockOutcome::Busy => {
+        LockOutcome::Busy(_) => {
             counter!("processing_lock_miss_total", "source_type" => source_type).increment(1);
             tracing::info!(event_type, status, "processing lock");
         }

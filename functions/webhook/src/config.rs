@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use onetap_config::{ConfigError, Variables};
+use onetap_line::Message;
 use onetap_store::idem;
 
 use crate::plan::Scope;
+use crate::replies;
 
 /// How long LINE waits for an answer.
 const LINE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -48,12 +50,16 @@ pub struct Config {
 }
 
 /// The processing lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
     /// `PROCESSING_LOCK_TIMEOUT_SECONDS`
     pub ttl: Duration,
     /// `PROCESSING_LOCK_SCOPE`
     pub scope: Scope,
+    /// `PROCESSING_LOCK_MIN_HOLD_MS`: how long the lock is kept at least, counted from when it was taken (a cooldown).
+    pub min_hold: Duration,
+    /// `PROCESSING_LOCK_MESSAGE`: the reply to an event that finds the lock held.
+    pub message: Message,
 }
 
 impl Config {
@@ -65,6 +71,12 @@ impl Config {
             Some("all") => Scope::All,
             Some(_) => return Err(ConfigError::new("PROCESSING_LOCK_SCOPE", "is not selective or all")),
         };
+        let min_hold = variables.millis_or_zero("PROCESSING_LOCK_MIN_HOLD_MS", 0)?;
+        let message = variables.optional("PROCESSING_LOCK_MESSAGE")?;
+        let message = Message::whole_text(message.unwrap_or_else(|| replies::PROCESSING.to_owned()));
+        let message = message.ok_or_else(|| {
+            ConfigError::new("PROCESSING_LOCK_MESSAGE", "is longer than 5000 characters (UTF-16 units)")
+        })?;
         let enabled = variables.parsed("PROCESSING_LOCK_ENABLED", "true or false", true)?;
         // The lease of a claim covers a delivery, and is otherwise no longer than the lock. A marker lives for the day in which
         // LINE may redeliver.
@@ -73,7 +85,7 @@ impl Config {
         let idem = idem::Config { lease_ttl, result_ttl: Duration::from_secs(86_400), ..idem };
         Ok(Config {
             line: onetap_line::Config::from_variables(variables)?,
-            lock: enabled.then_some(Lock { ttl, scope }),
+            lock: enabled.then_some(Lock { ttl, scope, min_hold, message }),
             ledger: onetap_ledger::Config::from_variables(variables)?,
             idem,
             times: Times::default(),

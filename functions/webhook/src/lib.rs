@@ -23,7 +23,7 @@ use onetap_line::signature::{Verdict, verify};
 use onetap_line::{Client, WebhookBody};
 use onetap_store::idem::Idempotency;
 use onetap_store::lease::unique_token;
-use onetap_store::{Store, open};
+use onetap_store::{Store, WARM_UP_TIMEOUT, open, warm_up};
 use onetap_weather::{Forecasts, Moment};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -75,6 +75,16 @@ impl Webhook {
         let store = open(&onetap_store::Config::from_variables(variables)?)?;
         let http = onetap_http::Client::new();
         Webhook::new(store, Arc::new(weather.open(&http)), &http, config)
+    }
+
+    /// Opens the connections that a delivery needs, all at once, while the function starts. Never fails.
+    pub async fn warm_up(&self) {
+        let deadline = Instant::now() + WARM_UP_TIMEOUT;
+        tokio::join!(
+            warm_up("store", self.store.connect()),
+            warm_up("line", self.line.connect(deadline)),
+            warm_up("weather", self.weather.connect(deadline)),
+        );
     }
 
     /// Answers a delivery: 200 if LINE need not send it again. The answer's extensions have the [`Endings`].

@@ -9,6 +9,7 @@ use webhook::Webhook;
 
 async fn run() -> Result<(), Error> {
     let webhook = Webhook::from_variables(&Variables::from_env())?;
+    webhook.warm_up().await;
     run_lambda(service_fn(async |request| Ok::<_, Infallible>(webhook.handle(request).await))).await
 }
 

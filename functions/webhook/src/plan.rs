@@ -121,6 +121,8 @@ pub enum Say {
     TooMany,
     /// No place is called so.
     NoSuchPlace,
+    /// No place is called so, and what can be said: the text may not have been meant as a place.
+    NoPlaceHelp,
     /// Which place is to be saved?
     SaveWhich(Saved),
     /// Nothing near there.
@@ -227,7 +229,7 @@ fn words(text: &str, source: &Source, now: Moment) -> Plan {
         Found::Nothing => {
             let say = match is_place_text(text) {
                 _ if !alone => None,
-                true if !HELP.contains(&text) => Some(Say::NoSuchPlace),
+                true if !HELP.contains(&text) => Some(Say::NoPlaceHelp),
                 _ => Some(Say::Help),
             };
             match (chat::supply(text, now), say) {

@@ -5,11 +5,12 @@ use onetap_weather::Place;
 
 use crate::plan::{Saved, Say};
 
-/// To a second tap while the first is being handled.
+/// To a second tap while the first is being handled, unless `PROCESSING_LOCK_MESSAGE` says otherwise.
 pub const PROCESSING: &str = "⏳ 正在為您查詢天氣，請稍候...";
 /// Where the store or a forecast is needed and cannot be had.
 pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";
 
+const NO_SUCH_PLACE: &str = "找不到這個地點，請輸入臺灣的鄉鎮市區名稱，例如：永和區";
 const HELP: &str = "您可以這樣使用：\n\
     • 輸入地名查天氣：信義區、永和、花蓮市\n\
     • 傳送位置訊息查當地天氣\n\
@@ -52,7 +53,8 @@ pub fn say(say: &Say) -> Messages {
             places.iter().fold(choose, offer).into()
         }
         Say::TooMany => text("符合的地點太多，請輸入更完整的地名，例如：臺北市信義區"),
-        Say::NoSuchPlace => text("找不到這個地點，請輸入臺灣的鄉鎮市區名稱，例如：永和區"),
+        Say::NoSuchPlace => text(NO_SUCH_PLACE),
+        Say::NoPlaceHelp => text(format!("{NO_SUCH_PLACE}\n\n{HELP}")),
         Say::SaveWhich(saved) => {
             text(format!("請輸入「設定{} 地名」，例如：設定{} 永和區", saved.name(), saved.name()))
         }

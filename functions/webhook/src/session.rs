@@ -124,5 +124,5 @@ impl Store for WhileUp<'_> {
         self.store.read(log, after, limit).await
     }
 
-    forward!(store: commit_each, watch, max_value);
+    forward!(store: commit_each, watch, connect, max_value);
 }

@@ -36,15 +36,16 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
             }
         }
         (ClaimOutcome::Done(_), _) => Ended::Duplicate.into(),
-        (ClaimOutcome::Ours(run), LockOutcome::Busy) => {
-            let ended = reply(session, event, &replies::text(replies::PROCESSING)).await;
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), None, None).await;
+        (ClaimOutcome::Ours(run), LockOutcome::Busy(message)) => {
+            let ended = reply(session, event, &message.into()).await;
+            finish(session, event, ended, LastWrites::of(run, ended)).await;
             if ended == Ended::Handled { Ended::Busy.into() } else { ended.into() }
         }
         // A busy reply would finish the event. The lock expires, and then the redelivered event can be handled.
         (ClaimOutcome::Ours(run), LockOutcome::LeftBehind) => {
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, Ended::Elsewhere)), None, None).await;
-            Ended::Elsewhere.into()
+            let ended = Ended::Elsewhere;
+            finish(session, event, ended, LastWrites::of(run, ended)).await;
+            ended.into()
         }
         (ClaimOutcome::Ours(run), LockOutcome::Held(lease)) => {
             work(session, event, &plan, run, Some(lease)).await
@@ -84,7 +85,8 @@ async fn work(
                 None if not_written.is_some() => Ended::Failed,
                 None => Ended::Handled,
             };
-            finish(session, event, run.map(|run| FinalWrite::Ended(run, ended)), fetched, lease).await;
+            let record = run.map(|run| FinalWrite::Ended(run, ended));
+            finish(session, event, ended, LastWrites { record, fetched, lease }).await;
             return Ending { ended, forecast };
         }
     };
@@ -111,7 +113,7 @@ async fn work(
         Err(edit::Error::TakenOver) => Ended::Elsewhere,
         Err(error) => reply_to_failed_write(session, event, plan, answer, run.is_some(), &error).await,
     };
-    finish(session, event, answered, fetched, lease).await;
+    finish(session, event, ended, LastWrites { record: answered, fetched, lease }).await;
     Ending { ended, forecast }
 }
 
@@ -205,26 +207,47 @@ impl FinalWrite {
     }
 }
 
-/// Sends the event's last record, keeps the forecast that it fetched and releases its lock, in one round trip. A failure is
-/// a warning: the claim and the lock end by themselves, and the forecast is fetched again.
-async fn finish(
-    session: &Session<'_>,
-    event: &Event,
+/// The writes that end an event.
+#[derive(Default)]
+struct LastWrites {
     record: Option<FinalWrite>,
+    /// Keeps the forecast that the event fetched.
     fetched: Option<Batch>,
+    /// The lock to be released.
     lease: Option<Lease>,
-) {
+}
+
+impl LastWrites {
+    /// Of an event that did no work.
+    fn of(run: Option<Run>, ended: Ended) -> LastWrites {
+        LastWrites { record: run.map(|run| FinalWrite::Ended(run, ended)), ..LastWrites::default() }
+    }
+}
+
+/// Sends the last writes of an event, in one round trip. A failure is a warning: the claim and the lock end by themselves, and
+/// the forecast is fetched again.
+async fn finish(session: &Session<'_>, event: &Event, ended: Ended, last: LastWrites) {
+    let LastWrites { record, fetched, lease } = last;
     let mut round = Round::new();
     let record = record.map(|record| (round.add(record.batch()), record));
     // A refusal means that another instance has kept one meanwhile.
     let _ = fetched.map(|fetched| round.add(fetched));
-    let lease = lease.map(|lease| (round.add(lease.release_batch()), lease));
+    let lease = lease.map(|lease| (round.add(release_batch(session, &lease, ended)), lease));
     let mut answers = session.send(round).await;
     if let Some((ticket, record)) = record {
         record.count(answers.take(ticket));
     }
     if let Some((ticket, lease)) = lease {
         log_release(event, answers.take(ticket).map(|answer| lease.released(answer)));
+    }
+}
+
+/// The batch that releases the lock of an event that ended so. Only an event that is done has a cooldown: one that LINE is to
+/// send again would find its own lock.
+fn release_batch(session: &Session<'_>, lease: &Lease, ended: Ended) -> Batch {
+    match &session.webhook.config.lock {
+        Some(lock) if !ended.comes_again() => lease.release_batch_after(lock.min_hold),
+        _ => lease.release_batch(),
     }
 }
 

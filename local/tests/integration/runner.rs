@@ -120,6 +120,22 @@ async fn of_twenty_taps_at_once_one_is_answered_with_a_forecast() {
 }
 
 #[tokio::test]
+async fn a_tap_in_the_cooldown_is_busy_with_the_message_that_is_set() {
+    let runner = Runner::with(&[
+        ("PROCESSING_LOCK_TIMEOUT_SECONDS", "60"),
+        ("PROCESSING_LOCK_MIN_HOLD_MS", "60000"),
+        ("PROCESSING_LOCK_MESSAGE", "請稍候\n馬上好"),
+    ])
+    .await;
+    assert_eq!(runner.deliver(ALICE, tap(HOME), 1).await, ["handled"]);
+    assert_eq!(runner.deliver(ALICE, tap(HOME), 1).await, ["busy"]);
+    let snapshot = runner.snapshot().await;
+    let replies = snapshot["replies"].as_array().unwrap();
+    assert_eq!(replies.iter().filter(|reply| reply["path"] == "busy").count(), 1, "{replies:?}");
+    assert_eq!(replies.iter().filter(|reply| reply["text"] == "請稍候\n馬上好").count(), 1, "{replies:?}");
+}
+
+#[tokio::test]
 async fn a_delivery_has_its_events_with_their_paths() {
     let runner = Runner::start().await;
     let events =

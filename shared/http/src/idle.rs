@@ -43,6 +43,8 @@ struct Server {
     connections: Vec<(Connection, Instant)>,
     /// Wakes one of the requests that wait for a connection.
     added: Arc<Notify>,
+    /// Held while a connection is being opened ahead of the requests.
+    opening: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Server {
@@ -54,15 +56,26 @@ impl Server {
 }
 
 impl Idle {
-    /// The connection that was used last: the server is the least likely to have closed it. Without any, a future that
+    /// The connection that was used last, and since when it is idle: the server is the least likely to have closed it. Without any, a future that
     /// ends when one has become idle; another request may take it first.
-    pub(crate) fn take(&self, origin: &Origin) -> Result<Connection, OwnedNotified> {
+    pub(crate) fn take(&self, origin: &Origin) -> Result<(Connection, Instant), OwnedNotified> {
         let mut servers = self.servers();
         let server = servers.entry(origin.clone()).or_default();
         server.prune();
-        let (connection, _) =
-            server.connections.pop().ok_or_else(|| Arc::clone(&server.added).notified_owned())?;
-        Ok(connection)
+        server.connections.pop().ok_or_else(|| Arc::clone(&server.added).notified_owned())
+    }
+
+    /// Whether there is a connection to take.
+    pub(crate) fn has(&self, origin: &Origin) -> bool {
+        let mut servers = self.servers();
+        let server = servers.entry(origin.clone()).or_default();
+        server.prune();
+        !server.connections.is_empty()
+    }
+
+    /// The lock to hold while a connection is being opened ahead of the requests.
+    pub(crate) fn opening(&self, origin: &Origin) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.servers().entry(origin.clone()).or_default().opening)
     }
 
     /// Keeps a connection for the next request, once it has finished its last one. A closed connection is dropped.

@@ -6,6 +6,7 @@ pub mod tls;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::time::Duration;
 
 pub use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -17,6 +18,7 @@ use hyper::client::conn::http1;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use idle::{Connection, Idle, Origin};
+use rustls::pki_types::TrustAnchor;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
@@ -47,6 +49,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// After a longer idle time the peer may have closed the connection, and tokio may not have read that event yet.
+const POLL_SOCKET_AFTER: Duration = Duration::from_millis(10);
+
 /// A pool of connections; a clone shares it.
 ///
 /// The pool is our own, with connecting and sending as two steps, because a caller must know which of the two timed
@@ -72,13 +77,32 @@ impl Default for Client {
 impl Client {
     /// An empty pool. Does not connect yet.
     pub fn new() -> Client {
+        Client::with_roots(tls::bundled_roots())
+    }
+
+    /// The same, trusting `roots` instead of the bundled ones.
+    pub fn with_roots(roots: Vec<TrustAnchor<'static>>) -> Client {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        let tls = tls::client_config(tls::bundled_roots());
+        let tls = tls::client_config(roots);
         let https =
             hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         Client { connector: https.wrap_connector(tcp), idle: Idle::default() }
+    }
+
+    /// Opens a connection to the server of `uri` (name look-up, TCP, TLS) and keeps it for the next request, unless one is
+    /// idle already. Nothing is sent.
+    pub async fn connect(&self, uri: &Uri, deadline: Instant) -> Result<(), Error> {
+        let origin = Origin::of(uri).ok_or(Error::NotConnected)?;
+        let open = async {
+            let _opening = self.idle.opening(&origin).lock_owned().await;
+            if !self.idle.has(&origin) {
+                self.idle.keep(origin, self.new_connection(uri).await?);
+            }
+            Ok(())
+        };
+        timeout_at(deadline, open).await.unwrap_or(Err(Error::NotConnected))
     }
 
     /// Sends a request and reads the response, with a body of up to `max_body` bytes. Fails if that is not complete at
@@ -137,21 +161,36 @@ impl Client {
     }
 
     /// An idle connection, or a new one. If another becomes idle while the new one is being established, that is taken.
+    /// While [`Client::connect`] opens a connection, no other is begun.
     async fn connection(&self, origin: &Origin, uri: &Uri) -> Result<Ready, Error> {
-        let mut connect = pin!(self.connect(uri));
+        let mut new = pin!(async {
+            drop(self.idle.opening(origin).lock_owned().await);
+            self.new_connection(uri).await
+        });
         loop {
             let idle_notification = match self.idle.take(origin) {
-                Ok(connection) => return Ok(Ready { connection, was_idle: true }),
+                Ok((connection, since)) => {
+                    if since.elapsed() > POLL_SOCKET_AFTER {
+                        // After a Lambda was frozen or a thread was blocked, tokio must poll its sockets first.
+                        tokio::task::yield_now().await;
+                        if connection.is_closed() {
+                            continue;
+                        }
+                    }
+                    return Ok(Ready { connection, was_idle: true });
+                }
                 Err(notification) => notification,
             };
             tokio::select! {
-                connection = &mut connect => return Ok(Ready { connection: connection?, was_idle: false }),
+                // The notification first: when a connection was opened, both are ready.
+                biased;
                 () = idle_notification => {}
+                connection = &mut new => return Ok(Ready { connection: connection?, was_idle: false }),
             }
         }
     }
 
-    async fn connect(&self, uri: &Uri) -> Result<Connection, Error> {
+    async fn new_connection(&self, uri: &Uri) -> Result<Connection, Error> {
         let mut connector = self.connector.clone();
         poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|_| Error::NotConnected)?;
         let stream = connector.call(uri.clone()).await.map_err(|_| Error::NotConnected)?;

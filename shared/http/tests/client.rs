@@ -153,3 +153,72 @@ async fn a_connection_whose_request_ran_out_of_time_is_not_used_again() {
         assert_eq!(server.connections(), n);
     }
 }
+
+#[tokio::test]
+async fn a_connection_that_was_opened_ahead_is_used_by_the_first_request() {
+    let server = Broken::start(Fault::Status(200, "{}".into())).await;
+    let (client, uri) = (Client::new(), server.url().parse().unwrap());
+    for _ in 0..3 {
+        assert_eq!(client.connect(&uri, later()).await, Ok(()));
+    }
+    server.accepted(1).await;
+    assert_eq!((server.connections(), server.requests()), (1, 0), "opened once, and nothing is sent");
+    assert_eq!(client.send(post(&server.url()), later(), 1 << 10).await.unwrap().status(), 200);
+    assert_eq!((server.connections(), server.requests()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_connection_that_is_being_opened() {
+    let server = Broken::start(Fault::Status(200, "{}".into())).await;
+    let (client, uri, url) = (Client::new(), server.url().parse().unwrap(), server.url());
+    let (opened, sent) =
+        tokio::join!(client.connect(&uri, later()), client.send(post(&url), later(), 1 << 10));
+    assert_eq!((opened, sent.unwrap().status().as_u16()), (Ok(()), 200));
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_request_connects_by_itself_when_the_opening_ahead_ran_out_of_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    // TLS to a server that says nothing: the connection is never ready.
+    let (client, tls) = (Client::new(), format!("https://{addr}"));
+    let uri = tls.parse().unwrap();
+    let (opened, sent) = tokio::join!(
+        client.connect(&uri, Instant::now() + Duration::from_millis(50)),
+        client.send(post(&tls), soon(), 1 << 10),
+    );
+    assert_eq!(opened, Err(Error::NotConnected));
+    assert_eq!(sent.err(), Some(Error::NotConnected));
+    for _ in 0..2 {
+        assert!(timeout(Duration::from_secs(60), listener.accept()).await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_connection_cannot_be_opened_where_nobody_answers_in_time() {
+    let (full, mute) = (Broken::never_accepts().await, Broken::accepts_and_never_answers().await);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let refused = format!("http://127.0.0.1:{port}");
+    let no_tls = Broken::start(Fault::Empty).await;
+    let https = |url: String| url.replace("http:", "https:");
+    for url in [full.url(), https(mute.url()), refused, https(no_tls.url()), "/a-path".to_owned()] {
+        let opened = Client::new().connect(&url.parse().unwrap(), soon()).await;
+        assert_eq!(opened, Err(Error::NotConnected), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_was_opened_ahead_and_closed_since_does_no_harm() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (client, url) = (Client::new(), format!("http://{}", listener.local_addr().unwrap()));
+    assert_eq!(client.connect(&url.parse().unwrap(), later()).await, Ok(()));
+    // Closed while the client's runtime is blocked, as by a freeze: it cannot have noticed.
+    let (stream, _) = listener.accept().await.unwrap();
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(20));
+    let sent = tokio::spawn(async move { client.send(post(&url), later(), 1 << 10).await });
+    let (mut stream, _) = timeout(Duration::from_secs(60), listener.accept()).await.unwrap().unwrap();
+    answer(&mut stream).await;
+    assert_eq!(sent.await.unwrap().unwrap().status(), 200);
+}

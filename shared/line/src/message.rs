@@ -91,6 +91,12 @@ impl Message {
         Message { text: fit(text.into(), limit::TEXT), quick_reply: QuickReply::default() }
     }
 
+    /// A message with exactly this text; `None` where LINE would refuse it, because it is empty or too long.
+    pub fn whole_text(text: impl Into<String>) -> Option<Message> {
+        let text = text.into();
+        (1..=limit::TEXT).contains(&units(&text)).then(|| Message::text(text))
+    }
+
     /// The text.
     pub fn as_text(&self) -> &str {
         &self.text

@@ -89,6 +89,11 @@ impl Client {
         Ok(Client { http, uri: config.reply_uri()?, authorization: config.authorization()? })
     }
 
+    /// Opens a connection for the first reply. Nothing is sent.
+    pub async fn connect(&self, deadline: Instant) -> Result<(), onetap_http::Error> {
+        self.http.connect(&self.uri, deadline).await
+    }
+
     /// Replies to the event that `reply_token` came with, before `deadline`.
     pub async fn reply(&self, reply_token: &str, messages: &Messages, deadline: Instant) -> Reply {
         // This cannot fail: strings and lists of strings always serialize.

@@ -99,6 +99,15 @@ impl Broken {
         }
     }
 
+    /// Returns once it has accepted `n` connections: a client may have its own before that.
+    pub async fn accepted(&self, n: usize) {
+        match &self.0 {
+            Kind::Http(server) => server.connections.until_opened(n).await,
+            Kind::Mute { connections, .. } => connections.until_opened(n).await,
+            Kind::Full { .. } => std::future::pending().await,
+        }
+    }
+
     /// How many HTTP requests it received so far; none where it does not listen for any.
     pub fn requests(&self) -> usize {
         match &self.0 {

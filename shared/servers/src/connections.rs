@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, mpsc as blocking};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// The open connections of one server, each of which can be told to close.
 #[derive(Clone, Debug, Default)]
@@ -10,7 +10,7 @@ pub(crate) struct Connections(Arc<Mutex<Registry>>);
 
 #[derive(Debug, Default)]
 struct Registry {
-    opened: usize,
+    opened: watch::Sender<usize>,
     open: HashMap<usize, mpsc::UnboundedSender<CloseRequest>>,
 }
 
@@ -29,15 +29,21 @@ impl Connections {
     pub(crate) fn open(&self) -> Connection {
         let (sender, close_requests) = mpsc::unbounded_channel();
         let mut registry = self.0.lock().unwrap();
-        registry.opened += 1;
-        let id = registry.opened;
+        registry.opened.send_modify(|opened| *opened += 1);
+        let id = *registry.opened.borrow();
         registry.open.insert(id, sender);
         Connection { id, registry: self.clone(), close_requests }
     }
 
     /// How many connections were opened so far.
     pub(crate) fn opened(&self) -> usize {
-        self.0.lock().unwrap().opened
+        *self.0.lock().unwrap().opened.borrow()
+    }
+
+    /// Returns once `n` connections were opened.
+    pub(crate) async fn until_opened(&self, n: usize) {
+        let mut opened = self.0.lock().unwrap().opened.subscribe();
+        opened.wait_for(|opened| *opened >= n).await.expect("the registry holds the sender");
     }
 
     /// Requests every connection to close and blocks until all are closed.

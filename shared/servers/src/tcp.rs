@@ -57,6 +57,11 @@ impl TcpProxy {
         self.connections.opened()
     }
 
+    /// Returns once it has accepted `n` connections: a client may have its own before that.
+    pub async fn accepted(&self, n: usize) {
+        self.connections.until_opened(n).await;
+    }
+
     /// Closes every open connection; returns when they are closed. New ones are welcome.
     pub fn cut(&self) {
         self.connections.close();

@@ -1,7 +1,6 @@
 //! The only write operation: a [`Batch`], a conditional write of several keys and logs at once (compare-and-swap).
 
-use std::time::Duration;
-
+use crate::log::MIN_TTL;
 use crate::seq::{beginning_with_seq, parsed_seq};
 use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
 
@@ -315,7 +314,7 @@ impl Batch {
                 _ => {}
             }
             if let Some(Ttl::Of(life)) = write.ttl() {
-                if life < Duration::from_millis(1) {
+                if life < MIN_TTL {
                     return Err(Error::rejected("a TTL must be at least 1 ms"));
                 }
                 if life > MAX_TTL {

@@ -26,7 +26,7 @@ use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record
 ///     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
 ///         batches.iter().map(|_| Err(Error::rejected("this store is read-only"))).collect()
 ///     }
-///     forward!(store: get_all, read, watch, max_value);
+///     forward!(store: get_all, read, watch, connect, max_value);
 /// }
 /// ```
 #[macro_export]
@@ -46,6 +46,15 @@ macro_rules! forward {
     };
     (@watch $field:tt) => {
         $crate::forward!(@asynchronous watch, $field, [channel: &'b $crate::Channel], [channel], Result<$crate::BoxStream<'static, Result<(), $crate::Error>>, $crate::Error>);
+    };
+    (@connect $field:tt) => {
+        fn connect<'a, 'c>(&'a self) -> $crate::BoxFuture<'c, Result<(), $crate::Error>>
+        where
+            'a: 'c,
+            Self: 'c,
+        {
+            $crate::Store::connect(&self.$field)
+        }
     };
     (@max_value $field:tt) => {
         fn max_value(&self) -> usize {
@@ -92,6 +101,10 @@ macro_rules! pointer {
 
             async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
                 (**self).watch(channel).await
+            }
+
+            async fn connect(&self) -> Result<(), Error> {
+                (**self).connect().await
             }
 
             fn max_value(&self) -> usize {

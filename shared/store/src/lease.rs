@@ -4,6 +4,7 @@
 //! acquire ├──────── ttl ────────┤            counted from the first send, so that a late reply never
 //!         │ renew ├──────── ttl ────────┤    makes the holder believe in more than the store does
 //!         │                     │ release   only what still holds my token is removed
+//! acquire ├─ min_hold ─┤                     release_after keeps it to the end of a minimum hold, then it is free
 //! ```
 //!
 //! Holding a lease is only a *hint*: a process can pause between its check and its write. A write that only the holder
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::log::MIN_TTL;
 use crate::{Batch, Commit, Error, Expect, Key, Mismatch, Store};
 
 /// A random token that no other owner has.
@@ -72,7 +74,7 @@ impl Request {
         let until = sent + self.ttl;
         if mine && Instant::now() < until {
             let Request { key, token, ttl } = self;
-            Acquire::Acquired(Lease { store: Arc::clone(store), key, token, ttl, until })
+            Acquire::Acquired(Lease { store: Arc::clone(store), key, token, ttl, since: sent, until })
         } else {
             Acquire::Held
         }
@@ -111,7 +113,8 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Release {
-    /// It is free: by this call, by an earlier one whose reply was lost, or because it had expired.
+    /// It is free: by this call, by an earlier one whose reply was lost, or because it had expired. After
+    /// [`release_after`](Lease::release_after) it is free when the minimum hold has ended.
     Released,
     /// Somebody else holds it now, and nothing was changed: the work took longer than the lease. (Or an earlier release
     /// was applied and its reply was lost: the two cannot be told apart.)
@@ -125,6 +128,7 @@ pub struct Lease {
     key: Key,
     token: String,
     ttl: Duration,
+    since: Instant,
     until: Instant,
 }
 
@@ -161,11 +165,19 @@ impl Lease {
 
     /// Releases the lease, if it is still held.
     pub async fn release(self) -> Result<Release, Error> {
-        let batch = self.release_batch();
-        let answer = match self.store.commit(&batch).await {
-            Err(error) if error.maybe_applied() => {
-                self.store.commit(&batch).await.map_err(Error::after_a_lost_reply)?
-            }
+        self.release_after(Duration::ZERO).await
+    }
+
+    /// Releases the lease, if it is still held, but not before it was held for `min_hold` (a cooldown): nobody else
+    /// acquires it until then. See [`release_batch_after`](Lease::release_batch_after).
+    pub async fn release_after(self, min_hold: Duration) -> Result<Release, Error> {
+        let answer = match self.store.commit(&self.release_batch_after(min_hold)).await {
+            // A new batch, because less is left of the minimum hold.
+            Err(error) if error.maybe_applied() => self
+                .store
+                .commit(&self.release_batch_after(min_hold))
+                .await
+                .map_err(Error::after_a_lost_reply)?,
             answer => answer?,
         };
         Ok(self.released(answer))
@@ -176,7 +188,22 @@ impl Lease {
         Batch::new().delete(&self.key, self.token.as_str())
     }
 
-    /// Interprets the store's answer to [`release_batch`](Lease::release_batch).
+    /// The batch that releases the lease after a minimum hold: it shortens the life of the key to what is left of
+    /// `min_hold`, and removes the key if nothing is left. Like the TTL, `min_hold` counts from the first send of the
+    /// acquisition. A `min_hold` longer than the TTL ends with the TTL.
+    ///
+    /// The rest is counted when the batch is made, and begins when the store applies it: send the batch at once.
+    pub fn release_batch_after(&self, min_hold: Duration) -> Batch {
+        let end = self.since.checked_add(min_hold).map_or(self.until, |end| end.min(self.until));
+        let rest = end.saturating_duration_since(Instant::now());
+        if rest < MIN_TTL {
+            return self.release_batch();
+        }
+        Batch::new().put(&self.key, self.mine(), self.token.as_str(), rest)
+    }
+
+    /// Interprets the store's answer to [`release_batch`](Lease::release_batch) or
+    /// [`release_batch_after`](Lease::release_batch_after).
     pub fn released(&self, answer: Commit) -> Release {
         match answer {
             Commit::Applied(_) => Release::Released,
@@ -210,5 +237,73 @@ impl Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease").field("ttl", &self.ttl).field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::Memory;
+    use crate::testing::{Fault, Faulty};
+
+    const TTL: Duration = Duration::from_secs(5);
+    const MIN_HOLD: Duration = Duration::from_secs(2);
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    async fn acquired(store: &Arc<dyn Store>, key: &Key) -> Lease {
+        match Lease::acquire(store, key.clone(), TTL).await.unwrap() {
+            Acquire::Acquired(lease) => lease,
+            Acquire::Held => panic!("held"),
+        }
+    }
+
+    /// Releases a lease after `worked` of the time, and returns how long after its acquisition its key was there.
+    async fn lasted(store: Arc<dyn Store>, worked: Duration, min_hold: Duration) -> Duration {
+        let (key, start) = (Key::new("lock").unwrap(), Instant::now());
+        let lease = acquired(&store, &key).await;
+        advance(worked).await;
+        assert_eq!(lease.release_after(min_hold).await, Ok(Release::Released));
+        while store.get(&key).await.unwrap().is_some() {
+            advance(MILLISECOND).await;
+        }
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_minimum_hold_counts_from_the_acquisition_and_ends_with_the_ttl() {
+        for (worked, min_hold, end) in [
+            (Duration::ZERO, MIN_HOLD, MIN_HOLD),
+            (Duration::from_millis(300), MIN_HOLD, MIN_HOLD),
+            (MIN_HOLD - MILLISECOND, MIN_HOLD, MIN_HOLD),
+            (MIN_HOLD, MIN_HOLD, MIN_HOLD),
+            (Duration::from_secs(3), MIN_HOLD, Duration::from_secs(3)),
+            (Duration::from_millis(300), Duration::ZERO, Duration::from_millis(300)),
+            (Duration::from_millis(300), TTL * 2, TTL),
+            (TTL - MILLISECOND, Duration::MAX, TTL),
+            (TTL * 2, Duration::MAX, TTL * 2),
+        ] {
+            let store: Arc<dyn Store> = Arc::new(Memory::new());
+            assert_eq!(lasted(store, worked, min_hold).await, end, "{worked:?} of work, {min_hold:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_minimum_hold_is_no_longer_for_a_lost_reply() {
+        for fault in [Fault::ReplyLost, Fault::RequestLost] {
+            let store = Faulty::first(Arc::new(Memory::new()), vec![Fault::Pass, fault]);
+            assert_eq!(lasted(store, Duration::from_millis(300), MIN_HOLD).await, MIN_HOLD);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewed_lease_keeps_the_beginning_of_its_minimum_hold() {
+        let (store, key) = (Arc::new(Memory::new()) as Arc<dyn Store>, Key::new("lock").unwrap());
+        let mut lease = acquired(&store, &key).await;
+        advance(MIN_HOLD).await;
+        assert_eq!(lease.renew().await, Ok(Renewal::Renewed));
+        assert_eq!(lease.release_after(MIN_HOLD).await, Ok(Release::Released));
+        assert_eq!(store.get(&key).await, Ok(None));
     }
 }

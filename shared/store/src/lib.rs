@@ -16,6 +16,7 @@ mod redacted;
 mod round;
 mod sender;
 mod seq;
+mod warm_up;
 
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
@@ -51,6 +52,7 @@ pub use redis::Redis;
 pub use redis::Upstash;
 pub use round::{Answers, Round, Ticket};
 pub use seq::seq_of;
+pub use warm_up::{WARM_UP_TIMEOUT, warm_up};
 
 /// A store: values under keys, logs, channels, and one conditional write that is atomic over all of them.
 ///
@@ -87,6 +89,12 @@ pub trait Store: Debug + Send + Sync {
     /// A notification only means "read again": several publishes may give one, and there may be one without a publish.
     /// After an error or the end of the stream, notifications may have been missed: watch again, then read.
     async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error>;
+
+    /// Opens a connection and keeps it for the next call, unless one is open already. Nothing is read, written or billed. A
+    /// caller that does without it loses nothing: every call connects by itself.
+    async fn connect(&self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Maximum size of a value, in bytes.
     fn max_value(&self) -> usize;

@@ -24,6 +24,18 @@ fn failed(operation: &'static str, error: &Error) {
     tracing::error!(operation, %error, "kv_error");
 }
 
+/// What a key holds, as far as its name tells: a word for metrics, without the ids in the name.
+fn kind(key: &Key) -> &'static str {
+    match key.as_str().split_once(':') {
+        Some(("user", rest)) if rest.ends_with(":profile") => "profile",
+        Some(("user", rest)) if rest.ends_with(":last_transaction") => "transaction",
+        // These are never the domain of a job, and a job may be called `state`.
+        Some(("user" | "processing" | "idem" | "published" | "router", _)) => "other",
+        Some((_, rest)) if rest.starts_with("state:") => "state",
+        _ => "other",
+    }
+}
+
 /// Counts and logs records that were read and that their reader cannot use, as failures to decode them.
 pub fn count_unreadable(records: usize) {
     if records > 0 {
@@ -47,8 +59,9 @@ impl Store for Observed {
         histogram!("kv_get_latency").record(start.elapsed());
         match &answer {
             Ok(values) => {
-                for found in values.iter().map(Option::is_some) {
-                    counter!(if found { "kv_hit_total" } else { "kv_miss_total" }).increment(1);
+                for (key, found) in keys.iter().zip(values.iter().map(Option::is_some)) {
+                    let name = if found { "kv_hit_total" } else { "kv_miss_total" };
+                    counter!(name, "kind" => kind(key)).increment(1);
                     tracing::debug!(found, "kv_get");
                 }
             }
@@ -89,5 +102,5 @@ impl Store for Observed {
         answer
     }
 
-    forward!(0: max_value);
+    forward!(0: connect, max_value);
 }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod recorder;
+mod service;
 
 use std::sync::OnceLock;
 
@@ -12,9 +13,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 pub use recorder::Recorder;
+pub use service::Service;
 
 /// The program's recorder, once it is installed.
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
+/// The service that the program is a part of, once the recorder is installed.
+static SERVICE: OnceLock<Service> = OnceLock::new();
 
 /// Sets up logs and metrics for a program on Lambda; a second call changes nothing.
 ///
@@ -54,6 +58,7 @@ fn install(default: LevelFilter, writer: BoxMakeWriter) {
     // An error means that this process has a subscriber or a recorder already.
     let _ = tracing_subscriber::registry().with(filter).with(no_bodies).with(lines).try_init();
     let _ = metrics::set_global_recorder(RECORDER.get_or_init(Recorder::default));
+    SERVICE.get_or_init(Service::from_env);
 }
 
 /// [`Recorder::prometheus`] of the program's recorder; nothing before `init…`.
@@ -61,9 +66,9 @@ pub fn prometheus() -> String {
     RECORDER.get().map(Recorder::prometheus).unwrap_or_default()
 }
 
-/// [`Recorder::emf`] of the program's recorder; nothing before `init…`.
+/// [`Recorder::emf`] of the program's recorder, with the [`Service`] that the environment names; nothing before `init…`.
 pub fn emf() -> Vec<String> {
-    RECORDER.get().map(Recorder::emf).unwrap_or_default()
+    RECORDER.get().zip(SERVICE.get()).map(|(recorder, service)| recorder.emf(service)).unwrap_or_default()
 }
 
 /// At the end of an invocation: prints [`emf`] where CloudWatch reads it, which is inside Lambda.

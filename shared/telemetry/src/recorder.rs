@@ -11,6 +11,8 @@ use metrics::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::Service;
+
 /// Upper bounds of the histogram buckets, in seconds: from a call of a local store to a slow forecast.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 /// EMF accepts at most 100 values of a metric in one line.
@@ -160,12 +162,14 @@ impl Recorder {
     }
 
     /// Takes the metrics since the last call, as EMF lines: a second call does not return them again.
-    pub fn emf(&self) -> Vec<String> {
+    ///
+    /// Each line has the dimension `service`, beside the metrics' labels.
+    pub fn emf(&self, service: &Service) -> Vec<String> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.emf_at(u64::try_from(now.as_millis()).unwrap_or_default())
+        self.emf_at(service, u64::try_from(now.as_millis()).unwrap_or_default())
     }
 
-    fn emf_at(&self, now_ms: u64) -> Vec<String> {
+    fn emf_at(&self, service: &Service, now_ms: u64) -> Vec<String> {
         let all = lock(&self.0);
         // One line for each set of labels: the dimensions of a line apply to all of its metrics.
         let mut lines: BTreeMap<Vec<&Label>, Vec<(&str, &str, Value)>> = BTreeMap::new();
@@ -181,7 +185,7 @@ impl Recorder {
                 lines.entry(sorted(key)).or_default().push((key.name(), unit, value));
             }
         }
-        lines.into_iter().map(|(labels, metrics)| line(now_ms, &labels, metrics)).collect()
+        lines.into_iter().map(|(labels, metrics)| line(now_ms, service, &labels, metrics)).collect()
     }
 }
 
@@ -195,14 +199,16 @@ fn sorted(key: &Key) -> Vec<&Label> {
     labels
 }
 
-fn line(now_ms: u64, labels: &[&Label], metrics: Vec<(&str, &str, Value)>) -> String {
-    let names: Vec<&str> = labels.iter().map(|label| label.key()).collect();
+fn line(now_ms: u64, service: &Service, labels: &[&Label], metrics: Vec<(&str, &str, Value)>) -> String {
+    let dimensions = labels.iter().map(|label| (label.key(), label.value()));
+    let dimensions: BTreeMap<&str, &str> = dimensions.chain([("service", service.as_str())]).collect();
+    let names: Vec<&str> = dimensions.keys().copied().collect();
     let units: Vec<Value> =
         metrics.iter().map(|(name, unit, _)| json!({"Name": name, "Unit": unit})).collect();
     let directive = json!({"Namespace": NAMESPACE, "Dimensions": [names], "Metrics": units});
     let mut object = Map::new();
     object.insert("_aws".to_owned(), json!({"Timestamp": now_ms, "CloudWatchMetrics": [directive]}));
-    object.extend(labels.iter().map(|label| (label.key().to_owned(), Value::from(label.value()))));
+    object.extend(dimensions.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))));
     object.extend(metrics.into_iter().map(|(name, _, value)| (name.to_owned(), value)));
     Value::Object(object).to_string()
 }
@@ -230,7 +236,7 @@ mod tests {
         let _guard = recorder.on_this_thread();
         counter!("taps_total", "status" => "ok").increment(2);
         histogram!("latency", "operation" => "get").record(0.004);
-        recorder.emf();
+        recorder.emf(&Service::default());
         counter!("taps_total", "status" => "ok").increment(1);
         let text = recorder.prometheus();
         assert!(text.contains("# TYPE taps_total counter\ntaps_total{status=\"ok\"} 3\n"), "{text}");
@@ -240,22 +246,24 @@ mod tests {
     }
 
     #[test]
-    fn emf_reports_everything_once_with_a_line_for_each_set_of_labels() {
-        let recorder = Recorder::default();
+    fn emf_reports_everything_once_with_the_service_and_a_line_for_each_set_of_labels() {
+        let (recorder, service) = (Recorder::default(), Service::new("shop-bot").unwrap());
         let _guard = recorder.on_this_thread();
         counter!("idem_total", "outcome" => "replayed").increment(2);
         counter!("events_total", "outcome" => "replayed").increment(5);
         histogram!("kv_get_latency").record(0.25);
         let lines: Vec<Value> =
-            recorder.emf_at(1234).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+            recorder.emf_at(&service, 1234).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["kv_get_latency"], json!([0.25]));
-        assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([[]]));
+        assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([["service"]]));
         assert_eq!(lines[1]["_aws"]["Timestamp"], 1234);
-        assert_eq!(lines[1]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([["outcome"]]));
+        assert_eq!(lines[1]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([["outcome", "service"]]));
         assert_eq!((&lines[1]["idem_total"], &lines[1]["events_total"]), (&json!(2), &json!(5)));
         assert_eq!(lines[1]["outcome"], "replayed");
-        assert!(recorder.emf().is_empty());
+        assert!(lines.iter().all(|line| line["service"] == "shop-bot"), "{lines:?}");
+        assert!(recorder.emf(&service).is_empty());
+        assert!(!recorder.prometheus().contains("service"), "only CloudWatch keeps stacks apart by it");
     }
 
     #[test]
@@ -263,10 +271,10 @@ mod tests {
         let recorder = Recorder::default();
         let _guard = recorder.on_this_thread();
         counter!("weather_total", "outcome" => "fetched").increment(0);
-        let lines = recorder.emf();
+        let lines = recorder.emf(&Service::default());
         let line: Value = serde_json::from_str(&lines[0]).unwrap();
         assert_eq!((lines.len(), &line["weather_total"]), (1, &json!(0)));
-        assert!(recorder.emf().is_empty(), "once");
+        assert!(recorder.emf(&Service::default()).is_empty(), "once");
     }
 
     #[test]
@@ -286,7 +294,7 @@ mod tests {
         for n in 0..150 {
             histogram!("latency").record(f64::from(n));
         }
-        let line: Value = serde_json::from_str(&recorder.emf()[0]).unwrap();
+        let line: Value = serde_json::from_str(&recorder.emf(&Service::default())[0]).unwrap();
         let values = line["latency"].as_array().unwrap();
         assert_eq!((values.len(), &values[0], &values[99]), (100, &json!(50.0), &json!(149.0)));
         assert!(recorder.prometheus().contains("latency_count 150\n"));

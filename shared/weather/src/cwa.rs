@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::provider::{Error, Provider, get};
+use crate::provider::{Error, Provider, connect, get};
 use crate::{Forecast, Period, Place, Sky};
 
 const TEMPERATURE: &str = "溫度";
@@ -91,6 +91,10 @@ impl Provider for Cwa {
             return Err(Error::BadAnswer);
         }
         Ok(Forecast { place: *place, periods, sample: false, fetched: Moment::now() })
+    }
+
+    async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        connect(&self.http, &self.base_url, deadline).await
     }
 }
 

@@ -17,7 +17,7 @@ use onetap_calendar::Moment;
 use tokio::time::{Instant, timeout_at};
 
 use crate::upstream::Upstream;
-use crate::{Forecast, Keep, Place, Provider};
+use crate::{Error, Forecast, Keep, Place, Provider};
 
 /// How far the clock of another instance may be ahead. A kept forecast from later than that is not believed.
 const MAX_AHEAD_SECONDS: i64 = 5 * 60;
@@ -134,6 +134,8 @@ impl Forecasts {
     /// kept: they are the caller's to delete. What else is in the store is not believed any more.
     pub fn forget(&self, now: Moment) -> Vec<String> {
         self.forgotten.store(now.unix(), Ordering::Relaxed);
+        // What is fetched in this very second is fresh.
+        self.outdated.store(i64::MIN, Ordering::Relaxed);
         self.upstreams.iter().for_each(Upstream::end_pause);
         let townships = std::mem::take(&mut *self.townships());
         townships.values().flat_map(|township| self.keys(&township.place)).collect()
@@ -142,6 +144,14 @@ impl Forecasts {
     /// Until when each provider is not asked: the provider, then the fallback.
     pub fn paused_until(&self, now: Moment) -> Vec<Option<Moment>> {
         self.upstreams.iter().map(|upstream| upstream.paused_until(now)).collect()
+    }
+
+    /// Opens a connection to the provider for the first forecast. The fallback is seldom asked, and is left alone.
+    pub async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        match self.upstreams.first() {
+            Some(provider) => provider.connect(deadline).await,
+            None => Ok(()),
+        }
     }
 
     /// The forecast for `place`, before `deadline`. `read` reads keys of the store, all in one call; `None` if it cannot.
@@ -158,14 +168,20 @@ impl Forecasts {
             return fresh;
         }
         let Ok(_turn) = timeout_at(deadline, township.turn.lock()).await else {
-            return self.best_kept(&township, now);
+            return self.stale(&township, now);
         };
         if let Some(fresh) = self.fresh(&township, now) {
             return fresh;
         }
         // Somebody asked for the same township while this call waited: it takes the same answer.
         if township.kept().rounds != rounds {
-            return self.best_kept(&township, now);
+            let mut shared = self.stale(&township, now);
+            let is_of_now =
+                |forecast: &Forecast| age(forecast, now) <= self.keep.fresh && !self.is_outdated(forecast);
+            if shared.forecast.as_ref().is_some_and(is_of_now) {
+                shared.outcome = ForecastOutcome::Kept;
+            }
+            return shared;
         }
         let looked_up = self.read_and_ask(&township, now, deadline, read).await;
         township.kept().rounds += 1;
@@ -204,6 +220,8 @@ impl Forecasts {
             let limit = if is_last { deadline } else { halfway_to(deadline) };
             match upstream.ask(place, now, limit).await {
                 Ok(mut forecast) => {
+                    // By the clock that its age is judged by.
+                    forecast.fetched = now;
                     forecast.trim(self.keep.stale);
                     township.keep(n, forecast.clone());
                     let there = stored.map(|mut stored| stored.swap_remove(n));
@@ -219,7 +237,7 @@ impl Forecasts {
                 Err(error) => tracing::warn!(provider = upstream.name(), %error, "no forecast"),
             }
         }
-        self.best_kept(township, now)
+        self.stale(township, now)
     }
 
     /// A kept forecast that is fresh, of the provider before one of the fallback.
@@ -234,18 +252,11 @@ impl Forecasts {
     }
 
     /// The youngest kept forecast, if it may still be used.
-    fn best_kept(&self, township: &Township, now: Moment) -> LookedUp {
+    fn stale(&self, township: &Township, now: Moment) -> LookedUp {
         let kept = township.kept();
         let youngest = kept.forecasts.iter().flatten().min_by_key(|forecast| age(forecast, now));
         let forecast = youngest.filter(|forecast| age(forecast, now) < self.keep.stale).cloned();
-        let outcome = match &forecast {
-            // It was fetched just now for another caller.
-            Some(forecast) if age(forecast, now) <= self.keep.fresh && !self.is_outdated(forecast) => {
-                ForecastOutcome::Kept
-            }
-            Some(_) => ForecastOutcome::Stale,
-            None => ForecastOutcome::Failed,
-        };
+        let outcome = if forecast.is_some() { ForecastOutcome::Stale } else { ForecastOutcome::Failed };
         LookedUp { forecast, outcome, to_store: None }
     }
 

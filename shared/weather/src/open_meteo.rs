@@ -5,7 +5,7 @@ use onetap_calendar::Moment;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::provider::{Error, Provider, get};
+use crate::provider::{Error, Provider, connect, get};
 use crate::{Forecast, Period, Place, Sky};
 
 /// Open-Meteo.
@@ -40,6 +40,10 @@ impl Provider for OpenMeteo {
         let response: Response = serde_json::from_slice(&body).map_err(|_| Error::BadAnswer)?;
         let periods = response.hourly.periods().ok_or(Error::BadAnswer)?;
         Ok(Forecast { place: *place, periods, sample: false, fetched: Moment::now() })
+    }
+
+    async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        connect(&self.http, &self.base_url, deadline).await
     }
 }
 

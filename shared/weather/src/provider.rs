@@ -17,6 +17,12 @@ pub trait Provider: Debug + Send + Sync + 'static {
 
     /// The forecast for `place`, before `deadline`. One request, never repeated: a repeat would come too late for the reply.
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error>;
+
+    /// Opens a connection for the first forecast, before `deadline`, if the provider has any to open. Nothing is sent.
+    async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        let _ = deadline;
+        Ok(())
+    }
 }
 
 /// Why there is no forecast. It contains no address, because the key is a part of it.
@@ -47,6 +53,16 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Opens a connection to the server at `base_url`.
+pub(crate) async fn connect(
+    http: &onetap_http::Client,
+    base_url: &str,
+    deadline: Instant,
+) -> Result<(), Error> {
+    let uri = base_url.parse().map_err(|_| Error::Unavailable)?;
+    http.connect(&uri, deadline).await.map_err(|_| Error::Unavailable)
+}
 
 /// More than any response has; the forecast for a whole county, which is never requested, is about a megabyte.
 const MAX_RESPONSE_BYTES: usize = 2 << 20;

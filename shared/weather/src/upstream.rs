@@ -37,6 +37,10 @@ impl Upstream {
         self.provider.name()
     }
 
+    pub(crate) async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        self.provider.connect(deadline).await
+    }
+
     /// Whether it is not asked now.
     pub(crate) fn is_paused(&self, now: Moment) -> bool {
         now.unix() < self.health().paused_until

@@ -67,6 +67,11 @@ struct Started {
 impl World {
     /// Starts the servers. Locks and claims are as short as they can be told to be.
     pub async fn start(backend: Backend) -> World {
+        World::start_with(backend, &[]).await
+    }
+
+    /// The same with these variables too.
+    pub async fn start_with(backend: Backend, more: &[(&'static str, &str)]) -> World {
         let heavy = heavy_test();
         let line = MessagingApi::start(Secret::new(ACCESS_TOKEN)).unwrap();
         let mut environment = Environment::start(backend)
@@ -76,10 +81,15 @@ impl World {
             .with("LINE_CHANNEL_ACCESS_TOKEN", ACCESS_TOKEN)
             .with("EDIT_API_TOKEN", API_TOKEN)
             .with("WEATHER_PROVIDER", "sample")
+            // Each forecast is fetched and written: a kept one would hide two of the calls.
+            .with("WEATHER_FRESH_SECONDS", "0")
             .with("PROCESSING_LOCK_TIMEOUT_SECONDS", "1")
             .with("PROCESSING_LOCK_SCOPE", "all")
             .with("IDEM_LOCK_TTL_SECONDS", "1")
             .with("IDEM_WAIT_TIMEOUT_MS", "1");
+        for (name, value) in more {
+            environment = environment.with(name, *value);
+        }
         let redis = environment.redis().map(|redis| redis.url());
         let published = match &redis {
             Some(url) => Some(Published::on(url).await),

@@ -171,7 +171,7 @@ impl Store for GatedStore {
         self.gate.pass("watch", self.store.watch(channel)).await
     }
 
-    forward!(store: max_value);
+    forward!(store: connect, max_value);
 }
 
 /// A weather service behind a gate.

@@ -63,5 +63,5 @@ impl Store for Recorder {
         answer
     }
 
-    forward!(store: watch, max_value);
+    forward!(store: watch, connect, max_value);
 }

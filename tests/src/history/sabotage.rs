@@ -303,5 +303,5 @@ impl Store for Sabotage {
         answers
     }
 
-    forward!(store: read, watch, max_value);
+    forward!(store: read, watch, connect, max_value);
 }

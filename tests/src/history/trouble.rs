@@ -116,5 +116,5 @@ impl Store for Trouble {
         self.meet(async move { store.read(&log, after, limit).await }).await
     }
 
-    forward!(store: watch, max_value);
+    forward!(store: watch, connect, max_value);
 }

@@ -116,6 +116,7 @@ fn a_missing_or_wrong_variable_ends_the_start_with_one_line_that_names_it() {
         ("REDIS_URL", "http://planted-host"),
         ("STORE_TIMEOUT_MS", "soon"),
     ];
+    let too_long = "planted".repeat(1000);
     let own: [&[(&str, &str)]; 4] = [
         &[
             ("LINE_CHANNEL_SECRET", ""),
@@ -127,6 +128,8 @@ fn a_missing_or_wrong_variable_ends_the_start_with_one_line_that_names_it() {
             ("PROCESSING_LOCK_TIMEOUT_SECONDS", "-5"),
             ("PROCESSING_LOCK_ENABLED", "perhaps"),
             ("PROCESSING_LOCK_SCOPE", "planted"),
+            ("PROCESSING_LOCK_MIN_HOLD_MS", "a moment"),
+            ("PROCESSING_LOCK_MESSAGE", &too_long),
             ("LAST_TRANSACTION_TTL", "0"),
         ],
         &[("EDIT_API_TOKEN", ""), ("EDIT_API_TOKEN", "planted token"), ("IDEM_LOCK_TTL_SECONDS", "x")],

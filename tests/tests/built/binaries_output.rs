@@ -35,7 +35,10 @@ const METRICS: [&str; 15] = [
     "processing_lock_release_total",
     "weather_total",
 ];
-const DIMENSIONS: [&str; 5] = ["event_type", "operation", "outcome", "source_type", "status"];
+const DIMENSIONS: [&str; 7] =
+    ["event_type", "kind", "operation", "outcome", "service", "source_type", "status"];
+/// What the functions are a part of, as the template sets it.
+const SERVICE: &str = "shop-bot";
 
 /// The four functions with planted secrets, on a store.
 struct Bot {
@@ -53,8 +56,8 @@ impl Bot {
         };
         let own = function.variables(&self.line.url());
         let own = own.into_iter().map(|(name, value)| (name, planted(name, value)));
-        let level = ("RUST_LOG", "trace".to_owned());
-        let all: Vec<Variable> = self.store.iter().cloned().chain(own).chain([level]).collect();
+        let more = [("RUST_LOG", "trace".to_owned()), ("SERVICE_NAME", SERVICE.to_owned())];
+        let all: Vec<Variable> = self.store.iter().cloned().chain(own).chain(more).collect();
         Running::start(function, all.iter().map(|(name, value)| (*name, value)))
     }
 
@@ -224,6 +227,7 @@ async fn every_line_is_json_and_says_nothing_about_anybody(backend: Backend) {
     assert!(down.contains("kv_error"));
     assert_eq!(declared.metrics.iter().collect::<Vec<_>>(), METRICS);
     assert_eq!(declared.dimensions.iter().collect::<Vec<_>>(), DIMENSIONS);
+    assert_eq!(declared.services.iter().collect::<Vec<_>>(), [SERVICE]);
 }
 
 #[tokio::test]

@@ -271,6 +271,8 @@ fn logs_are_clean(bot: &Bot) {
     {
         assert!(declared.metrics.contains(metric), "{metric} is not in {declared:?}");
     }
+    let services: Vec<&String> = declared.services.iter().collect();
+    assert_eq!(services, ["onetap"], "the name of the stack");
     let secret = [CHANNEL_SECRET, ACCESS_TOKEN, EDIT_TOKEN];
     let personal =
         [USER, "U123456789abcdef", "reply-token", "永和", "花蓮", "午餐", "20251129-143000", "紙容器"];

@@ -181,6 +181,29 @@ fn deliveries() -> Vec<Scenario> {
     ]
 }
 
+/// Each of them is over when its lock has ended. The weather provider is down, and the fallback answers.
+fn taps_with_a_cooldown() -> Vec<Scenario> {
+    let taps = |name, events: Vec<Value>| {
+        let request = Request::Delivery(events.into());
+        Scenario {
+            before: vec![delivery([says(0, USER, "設定住家 永和區")])],
+            request,
+            ..one_event(name, taps_home(1, USER))
+        }
+    };
+    vec![
+        taps("a tap with a cooldown", vec![taps_home(1, USER)]),
+        taps("a redelivered tap with a cooldown", vec![redelivered(taps_home(1, USER))]),
+        // If it dies between the two, the second comes again and finds the lock of its own delivery cooling down.
+        Scenario {
+            keys: [PROFILE.to_owned(), marker(1), marker(2)].to_vec(),
+            replies: [1, 2].map(reply).to_vec(),
+            may_wait: vec![reply(2)],
+            ..taps("two taps with a cooldown", vec![taps_home(1, USER), taps_home(2, USER)])
+        },
+    ]
+}
+
 fn has_lunch_of(user: &str) -> Request {
     delivery([says(9, user, "午餐 120 信用卡")])
 }
@@ -350,8 +373,8 @@ const TELLING: [&str; 12] = [
 ];
 
 /// Kills, retries, compares; and says how often, because a scenario without calls would prove nothing.
-async fn survives(backend: Backend, scenarios: Vec<Scenario>, at_least: usize) {
-    let points = World::start(backend).await.survives(&scenarios).await;
+async fn survives(world: World, scenarios: Vec<Scenario>, at_least: usize) {
+    let points = world.survives(&scenarios).await;
     for (name, points) in &points {
         eprintln!("{points:4} crash points: {name}");
     }
@@ -370,25 +393,41 @@ async fn an_entry_may_die_and_its_redelivery_may_die_at_any_call_on_redis() {
 }
 
 macro_rules! on_every_backend {
-    ($($backend:ident $needs:literal: $webhook:ident $edit:ident $consumer:ident;)*) => {$(
+    ($($backend:ident $needs:literal: $webhook:ident $cooldown:ident $edit:ident $consumer:ident;)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         #[ignore = $needs]
         async fn $webhook() {
             let slow = Backend::$backend == Backend::DynamoDbLocal;
             let chosen = |it: &Scenario| !slow || TELLING.contains(&it.name);
-            survives(Backend::$backend, deliveries().into_iter().filter(chosen).collect(), 190).await;
+            let chosen = deliveries().into_iter().filter(chosen).collect();
+            survives(World::start(Backend::$backend).await, chosen, 190).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[ignore = $needs]
+        async fn $cooldown() {
+            let variables = [
+                // An hour: a lock that outlived its TTL of a second would never be free in time.
+                ("PROCESSING_LOCK_MIN_HOLD_MS", "3600000"),
+                // Nobody listens there: the forecasts are the fallback's.
+                ("WEATHER_PROVIDER", "open-meteo"),
+                ("OPEN_METEO_BASE_URL", "http://127.0.0.1:1"),
+                ("WEATHER_FALLBACK_PROVIDER", "sample"),
+            ];
+            let world = World::start_with(Backend::$backend, &variables).await;
+            survives(world, taps_with_a_cooldown(), 60).await;
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         #[ignore = $needs]
         async fn $edit() {
-            survives(Backend::$backend, calls(), 40).await;
+            survives(World::start(Backend::$backend).await, calls(), 40).await;
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         #[ignore = $needs]
         async fn $consumer() {
-            survives(Backend::$backend, batches(), 40).await;
+            survives(World::start(Backend::$backend).await, batches(), 40).await;
         }
     )*};
 }
@@ -396,18 +435,22 @@ macro_rules! on_every_backend {
 on_every_backend! {
     Redis "needs redis-server":
         the_webhook_may_die_at_any_call_on_redis
+        a_tap_with_a_cooldown_may_die_at_any_call_on_redis
         an_edit_may_die_at_any_call_on_redis
         the_consumer_may_die_at_any_call_on_redis;
     Upstash "needs redis-server":
         the_webhook_may_die_at_any_call_on_upstash
+        a_tap_with_a_cooldown_may_die_at_any_call_on_upstash
         an_edit_may_die_at_any_call_on_upstash
         the_consumer_may_die_at_any_call_on_upstash;
     DynamoDb "needs the example crash_worker":
         the_webhook_may_die_at_any_call_on_dynamodb
+        a_tap_with_a_cooldown_may_die_at_any_call_on_dynamodb
         an_edit_may_die_at_any_call_on_dynamodb
         the_consumer_may_die_at_any_call_on_dynamodb;
     DynamoDbLocal "needs DynamoDB Local":
         the_webhook_may_die_at_any_call_on_dynamodb_local
+        a_tap_with_a_cooldown_may_die_at_any_call_on_dynamodb_local
         an_edit_may_die_at_any_call_on_dynamodb_local
         the_consumer_may_die_at_any_call_on_dynamodb_local;
 }

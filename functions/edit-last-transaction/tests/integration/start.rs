@@ -1,6 +1,11 @@
 //! The binary: what is wrong with the environment is said in one line that names the variable.
 
+use std::path::Path;
 use std::process::Command;
+
+use onetap_servers::{Broken, Fault, RuntimeApi};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_edit-last-transaction");
 
 #[test]
 fn a_missing_or_malformed_variable_stops_the_start_and_is_named() {
@@ -15,7 +20,7 @@ fn a_missing_or_malformed_variable_stops_the_start_and_is_named() {
         ("IDEM_LOCK_TTL_SECONDS", "x"),
     ];
     for (name, value) in table {
-        let output = Command::new(env!("CARGO_BIN_EXE_edit-last-transaction"))
+        let output = Command::new(PROGRAM)
             .env_clear()
             .envs(good)
             .env("AWS_LAMBDA_FUNCTION_NAME", "edit-last-transaction")
@@ -26,4 +31,26 @@ fn a_missing_or_malformed_variable_stops_the_start_and_is_named() {
         assert_eq!(output.status.code(), Some(1), "{name}={value}: {said}");
         assert!(said.starts_with(&format!("{name}: ")) && said.lines().count() == 1, "{said}");
     }
+}
+
+#[tokio::test]
+async fn the_program_connects_to_its_store_before_it_asks_for_an_event() {
+    let (store, api) = (Broken::start(Fault::Empty).await, RuntimeApi::start());
+    let _program = api.run(Path::new(PROGRAM), variables_of(store.url()));
+    api.polled(1).await;
+    store.accepted(1).await;
+    assert_eq!((store.connections(), store.requests()), (1, 0), "nothing is sent");
+}
+
+#[tokio::test]
+async fn the_program_starts_although_its_store_never_answers() {
+    let (store, api) = (Broken::accepts_and_never_answers().await, RuntimeApi::start());
+    let _program = api.run(Path::new(PROGRAM), variables_of(store.url().replace("http:", "https:")));
+    api.polled(1).await;
+}
+
+fn variables_of(store: String) -> Vec<(&'static str, String)> {
+    let variables = [("STORE", "upstash"), ("UPSTASH_REDIS_REST_TOKEN", "t"), ("EDIT_API_TOKEN", "t")];
+    let variables = variables.map(|(name, value)| (name, value.to_owned()));
+    variables.into_iter().chain([("UPSTASH_REDIS_REST_URL", store)]).collect()
 }

@@ -48,7 +48,7 @@ impl Store for Witness {
         answers
     }
 
-    forward!(store: get_all, read, watch, max_value);
+    forward!(store: get_all, read, watch, connect, max_value);
 }
 
 /// A subscriber of another program's, to every channel of a domain.

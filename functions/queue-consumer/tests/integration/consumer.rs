@@ -64,7 +64,7 @@ impl Store for Brittle {
         answers
     }
 
-    forward!(0: get_all, read, watch, max_value);
+    forward!(0: get_all, read, watch, connect, max_value);
 }
 
 async fn ten_with_one_malformed_and_one_panicking_are_eight_done_and_two_failed(world: World) {

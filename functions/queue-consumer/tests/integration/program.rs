@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use onetap_servers::RuntimeApi;
+use onetap_servers::{Broken, Fault, RuntimeApi};
 use onetap_store::Log;
 use support::World;
 
@@ -45,4 +45,26 @@ async fn a_batch_is_answered_through_the_runtime_api_on_dynamodb() {
         [2, 3, 4].map(|n| serde_json::json!({"itemIdentifier": format!("3b5a7d0e-0000-4000-8000-{n:012}")}));
     assert_eq!(answer, serde_json::json!({ "batchItemFailures": failed }));
     assert_eq!(world.read(&Log::new("scan:job:job-1").unwrap()).await.len(), 2);
+}
+
+#[tokio::test]
+async fn the_program_connects_to_its_store_before_it_asks_for_an_event() {
+    let (store, api) = (Broken::start(Fault::Empty).await, RuntimeApi::start());
+    let _program = api.run(Path::new(PROGRAM), variables_of(store.url()));
+    api.polled(1).await;
+    store.accepted(1).await;
+    assert_eq!((store.connections(), store.requests()), (1, 0), "nothing is sent");
+}
+
+#[tokio::test]
+async fn the_program_starts_although_its_store_never_answers() {
+    let (store, api) = (Broken::accepts_and_never_answers().await, RuntimeApi::start());
+    let _program = api.run(Path::new(PROGRAM), variables_of(store.url().replace("http:", "https:")));
+    api.polled(1).await;
+}
+
+fn variables_of(store: String) -> Vec<(&'static str, String)> {
+    let variables = [("STORE", "upstash"), ("UPSTASH_REDIS_REST_TOKEN", "t")];
+    let variables = variables.map(|(name, value)| (name, value.to_owned()));
+    variables.into_iter().chain([("UPSTASH_REDIS_REST_URL", store)]).collect()
 }

@@ -268,7 +268,7 @@ async fn a_shorter_retention_does_not_make_an_erasure_forget_the_months_of_a_lon
     let short = bot.instance(Arc::clone(&bot.store), &[("LEDGER_RETENTION_DAYS", "1")]);
     assert_eq!(deliver(&short, &[text(&user, "早餐 50 現金")]).await, 200);
     bot.said();
-    pass(3 * 86_400).await;
+    seconds_pass(3 * 86_400).await;
     assert_eq!(entries(&bot, &user, "2024-02").await.1, 1);
     bot.ask(&user, "刪除我的資料").await;
     assert_eq!(entries(&bot, &user, "2024-02").await.1, 0);
@@ -288,21 +288,14 @@ async fn without_the_store_a_half_said_entry_is_answered_and_a_way_to_pay_is_not
     assert_eq!(bot.said(), Vec::<String>::new());
 }
 
-/// Lets the store's clock go on by so many seconds.
-async fn pass(seconds: u64) {
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(seconds)).await;
-    tokio::time::resume();
-}
-
 #[tokio::test]
 async fn a_half_said_entry_waits_ten_minutes() {
     let store = memory();
     let (bot, user) = (Bot::new(Arc::clone(&store)), user());
     bot.ask(&user, "午餐 100").await;
-    pass(599).await;
+    seconds_pass(599).await;
     assert!(store.get(book(&user).pending()).await.unwrap().is_some());
-    pass(2).await;
+    seconds_pass(2).await;
     assert!(bot.ask(&user, "信用卡").await.starts_with("找不到這個地點"));
 }
 

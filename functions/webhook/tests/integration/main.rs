@@ -26,13 +26,16 @@ macro_rules! on_every_backend {
     };
 }
 
+mod always_answers;
 mod cargo_lambda;
 mod delivery;
 mod events;
 mod ledger;
+mod lock;
 mod metrics;
 mod plan;
 mod processes;
 mod request;
 #[path = "../support/mod.rs"]
 mod support;
+mod warm_up;

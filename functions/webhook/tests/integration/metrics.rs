@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onetap_line::testing::Fault as LineFault;
 use onetap_store::testing::{Fault, Faulty, Gate};
-use onetap_telemetry::Recorder;
+use onetap_telemetry::{Recorder, Service};
 
 use webhook::Times;
 
@@ -23,7 +23,7 @@ fn counted(recorder: &Recorder, name: &str) -> BTreeMap<String, u64> {
 
 /// What CloudWatch is told of a counter since the last time, by its outcome.
 fn told(recorder: &Recorder, name: &str) -> BTreeMap<String, u64> {
-    let lines = recorder.emf();
+    let lines = recorder.emf(&Service::default());
     let lines = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     lines.filter_map(|line| Some((line["outcome"].as_str()?.to_owned(), line[name].as_u64()?))).collect()
 }
@@ -89,18 +89,25 @@ async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
     assert!(counted("weather_total").is_empty());
     bot.said();
     bot.weather.fail(true);
-    recorder.emf();
+    told("weather_total");
     assert_eq!(bot.ask(&user(), "永和").await, BUSY);
-    expect("weather_total", &[("failed", 1), ("fetched", 0)]);
-    // A share of failures needs both numbers, above all while every forecast fails.
-    assert_eq!(told("weather_total"), [("failed".to_owned(), 1), ("fetched".to_owned(), 0)].into());
+    // A share of failures needs all numbers, above all while every forecast fails.
+    let all = |one: &str, count: u64| {
+        let labels = ["failed", "fallback", "fetched", "kept", "stale"];
+        labels.map(|label| (label.to_owned(), if label == one { count } else { 0 })).into()
+    };
+    assert_eq!(told("weather_total"), all("failed", 1));
     bot.weather.fail(false);
     assert!(bot.ask(&user(), "永和").await.starts_with("新北市永和區"));
-    assert_eq!(told("weather_total"), [("failed".to_owned(), 0), ("fetched".to_owned(), 1)].into());
+    assert_eq!(told("weather_total"), all("fetched", 1));
+    bot.weather.fail(true);
+    assert!(bot.ask(&user(), "永和").await.starts_with("新北市永和區"));
+    assert_eq!(told("weather_total"), all("stale", 1));
+    bot.weather.fail(false);
     let hasty = Bot::timed(memory(), &[], Times { forecast: Duration::from_millis(100), ..PATIENT });
     let _never_opened = hasty.weather.hold();
     assert_eq!(hasty.ask(&user(), "永和").await, BUSY);
-    expect("weather_total", &[("failed", 2), ("fetched", 1)]);
+    assert_eq!(told("weather_total"), all("failed", 1));
 
     // Each answer of LINE by its own name.
     for (fault, status, outcome) in line_answers() {

@@ -44,6 +44,7 @@ fn word(plan: &Plan) -> String {
             Say::Choose(places, Some(saved)) => format!("choose {} for {}", places.len(), of(saved)),
             Say::TooMany => "too many".into(),
             Say::NoSuchPlace => "no such place".into(),
+            Say::NoPlaceHelp => "no place, and help".into(),
             Say::SaveWhich(saved) => format!("save which {}", of(saved)),
             Say::OnlyTaiwan => "only taiwan".into(),
             Say::Help => "help".into(),
@@ -95,6 +96,7 @@ fn every_text_is_the_first_thing_that_it_can_be() {
         ("設定住家 信義區", "choose 2 for 住家", "choose 2 for 住家"),
         ("設定住家 台北", "too many", "too many"),
         ("設定住家 東京", "no such place", "no such place"),
+        ("設定住家 謝謝", "no such place", "no such place"),
         ("刪除我的資料", "erase", "erase"),
         ("刪除上一筆", "delete", "delete"),
         ("修改金額 150", "edit", "edit"),
@@ -109,16 +111,19 @@ fn every_text_is_the_first_thing_that_it_can_be() {
         ("午餐 120", "half-said, or ledger says", "half-said"),
         ("120 現金", "half-said, or ledger says", "ignore"),
         ("午餐 -120 現金", "ledger says", "ignore"),
-        ("信用卡", "half-said, or no such place", "half-said"),
+        ("信用卡", "half-said, or no place, and help", "half-said"),
         ("Apple Pay", "half-said, or help", "half-said"),
         ("最近紀錄", "recent entries", "ignore"),
         ("本月", "sums of 2023-11", "ignore"),
         ("上個月", "sums of 2023-10", "ignore"),
         ("9月", "sums of 2023-09", "ignore"),
         ("2022-09", "sums of 2022-09", "ignore"),
-        ("東京都", "half-said, or no such place", "ignore"),
+        ("東京都", "half-said, or no place, and help", "ignore"),
+        ("謝謝", "no place, and help", "ignore"),
+        ("多謝您的幫忙喔", "half-said, or no place, and help", "ignore"),
         ("說明", "help", "ignore"),
         ("hello", "half-said, or help", "ignore"),
+        ("👍", "half-said, or help", "ignore"),
         ("", "ignore", "ignore"),
         ("今天天氣真好我們出去玩", "help", "ignore"),
     ];
@@ -130,6 +135,23 @@ fn every_text_is_the_first_thing_that_it_can_be() {
         }
         check(text("U1", words), alone, false, true);
         check(in_group(text("U1", words)), group, false, true);
+    }
+}
+
+#[tokio::test]
+async fn a_short_text_that_is_no_place_is_answered_with_what_can_be_said() {
+    let (bot, user) = (Bot::new(memory()), user());
+    let help = bot.ask(&user, "說明").await;
+    assert!(help.starts_with("您可以這樣使用："), "{help}");
+    let no_place = bot.ask(&user, "設定住家 謝謝").await;
+    assert_eq!(no_place, "找不到這個地點，請輸入臺灣的鄉鎮市區名稱，例如：永和區");
+    for words in ["謝謝", "東京都", "信用卡"] {
+        assert_eq!(bot.ask(&user, words).await, format!("{no_place}\n\n{help}"));
+        assert_eq!(bot.deliver(&[in_group(text(&user, words))]).await, 200);
+        assert_eq!(bot.said(), [] as [&str; 0], "nobody in a group asked the bot");
+    }
+    for words in ["今天天氣真好我們出去玩", "hello", "👍"] {
+        assert_eq!(bot.ask(&user, words).await, help);
     }
 }
 

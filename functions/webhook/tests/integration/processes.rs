@@ -38,6 +38,8 @@ impl Instance {
                 ("LINE_API_BASE_URL", line),
             ])
             .envs([("WEATHER_PROVIDER", "open-meteo"), ("OPEN_METEO_BASE_URL", weather)])
+            // Each forecast is fetched, so that a test can hold it.
+            .env("WEATHER_FRESH_SECONDS", "0")
             .env("PROCESSING_LOCK_TIMEOUT_SECONDS", lock_seconds.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -20,6 +20,7 @@ use onetap_store::testing::Gate;
 use onetap_store::{Memory, Store};
 use onetap_weather::{Error, Forecast, Forecasts, Moment, Place, Provider, Sample};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use webhook::{Config, Times, Webhook};
 
@@ -165,6 +166,26 @@ pub async fn deliver_body(webhook: &Webhook, body: Vec<u8>) -> u16 {
     let signature = sign(&Secret::new(SECRET), &body);
     let request = Request::post("/line/webhook").header("x-line-signature", signature);
     webhook.handle(request.body(Body::Binary(body)).unwrap()).await.status().as_u16()
+}
+
+/// A bot, and a user of it who lives in 永和區.
+pub async fn bot_with_home(store: Arc<dyn Store>, more: &[(&str, &str)]) -> (Bot, String) {
+    let (bot, user) = (Bot::with(store, more), user());
+    assert_eq!(bot.ask(&user, "設定住家 永和區").await, "已將住家設定為新北市永和區");
+    (bot, user)
+}
+
+/// Delivers in a task of its own.
+pub fn spawn(webhook: &Arc<Webhook>, events: &[Value]) -> JoinHandle<u16> {
+    let (webhook, events) = (Arc::clone(webhook), events.to_vec());
+    tokio::spawn(async move { deliver(&webhook, &events).await })
+}
+
+/// Lets time pass for the store, and for nobody else: what is on its way is not to run out of time.
+pub async fn seconds_pass(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
 }
 
 /// A user nobody else is.

@@ -257,7 +257,7 @@ impl Store for Fleeting {
         Ok(stream::unfold(0, ring).boxed())
     }
 
-    forward!(0: get_all, commit, commit_each, read, max_value);
+    forward!(0: get_all, commit, commit_each, read, connect, max_value);
 }
 
 #[tokio::test(start_paused = true)]

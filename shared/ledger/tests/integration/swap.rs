@@ -210,7 +210,7 @@ async fn a_swap_that_keeps_losing_gives_up() {
             }
             self.0.commit(batch).await
         }
-        forward!(0: get_all, commit_each, read, watch, max_value);
+        forward!(0: get_all, commit_each, read, watch, connect, max_value);
     }
     let store: Arc<dyn Store> = Arc::new(Restless(Memory::new()));
     put(&store, LUNCH).await;

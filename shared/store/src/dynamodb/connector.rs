@@ -10,6 +10,7 @@ use aws_smithy_runtime_api::client::http::{
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
+use http::Response;
 use onetap_http::{Bytes, Client, Error};
 use tokio::time::{Instant, timeout_at};
 
@@ -22,6 +23,8 @@ const GRACE: Duration = Duration::from_millis(20);
 tokio::task_local! {
     /// The deadline of the store call that is being polled. A task-local, because the SDK cannot pass it on.
     static DEADLINE: Instant;
+    /// Set while the call only connects.
+    static CONNECT_ONLY: ();
 }
 
 /// Runs `call` until `deadline`. The HTTP client gets the deadline too: only it knows whether the request was sent when
@@ -32,6 +35,16 @@ pub(super) async fn by<T>(
 ) -> Result<T, crate::Error> {
     let answer = timeout_at(deadline + GRACE, DEADLINE.scope(deadline, call)).await;
     answer.unwrap_or_else(|_| Err(crate::Error::unknown("no answer in time")))
+}
+
+/// Runs `call` until its request would be sent, and opens the connection for it. The SDK gets an empty answer instead.
+///
+/// Only the SDK knows which endpoint it will use. On its way to it, it also builds what it needs for its first request.
+pub(super) async fn connect_only<T>(
+    deadline: Instant,
+    call: impl Future<Output = Result<T, crate::Error>>,
+) -> Result<T, crate::Error> {
+    CONNECT_ONLY.scope((), by(deadline, call)).await
 }
 
 /// The HTTP connector of the SDK. It does not retry: only the store knows which requests are repeatable.
@@ -51,6 +64,10 @@ impl Connector {
         let request = request.map(|body| Bytes::copy_from_slice(body.bytes().unwrap_or_default()));
         let deadline =
             DEADLINE.try_with(|deadline| *deadline).unwrap_or_else(|_| Instant::now() + self.limit);
+        if CONNECT_ONLY.try_with(|()| ()).is_ok() {
+            self.client.connect(request.uri(), deadline).await.map_err(broken)?;
+            return Response::new(SdkBody::from("{}")).try_into().map_err(|_| broken(Error::NotConnected));
+        }
         let response = self.client.send(request, deadline, MAX_REPLY_BYTES).await.map_err(broken)?;
         // DynamoDB never sends an empty body. The SDK would take one for success: "written", or "no such item".
         let body = response.body().trim_ascii();

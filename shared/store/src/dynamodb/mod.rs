@@ -235,6 +235,11 @@ impl Store for DynamoDb {
         Ok(stream::unfold(self.poll, tick).boxed())
     }
 
+    async fn connect(&self) -> Result<(), Error> {
+        let any = ItemKey::named("any");
+        connector::connect_only(Instant::now() + self.limit, self.get_one(&any)).await.map(|_| ())
+    }
+
     fn max_value(&self) -> usize {
         MAX_VALUE
     }

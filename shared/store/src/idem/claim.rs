@@ -14,11 +14,9 @@ use tokio::time::Instant;
 
 use super::record::{self, Outcome, State, unreadable};
 use super::{Error, Policy};
+use crate::log::MIN_TTL;
 use crate::sender::LATE_CALL_TIMEOUT;
 use crate::{Batch, Commit, Expect, Key, MAX_TTL, Mismatch};
-
-/// Stores count in milliseconds.
-const MIN_TTL: Duration = Duration::from_millis(1);
 
 /// A life that every backend can keep.
 pub(super) fn life(asked: Duration) -> Duration {

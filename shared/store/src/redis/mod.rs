@@ -49,6 +49,9 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// Sends all commands in one round trip; returns a reply for each, in order.
     async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure>;
 
+    /// Opens a connection for the next request, unless one is idle. No command is sent but those of a login.
+    async fn connect(&self, deadline: Instant) -> Result<(), Error>;
+
     /// Returns once the subscription is acknowledged.
     async fn subscribe(
         &self,
@@ -478,6 +481,10 @@ impl<T: Transport> Store for Scripted<T> {
 
     async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
         self.transport.subscribe(channel.as_str(), self.deadline()).await
+    }
+
+    async fn connect(&self) -> Result<(), Error> {
+        self.transport.connect(self.deadline()).await
     }
 
     fn max_value(&self) -> usize {

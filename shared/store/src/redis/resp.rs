@@ -39,6 +39,8 @@ pub struct Resp {
     slots: Semaphore,
     /// A stack: the connection that was used last is used next.
     idle: Mutex<Vec<Wire>>,
+    /// Held while a connection is being opened ahead of the requests, which wait for it.
+    opening: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Resp {
@@ -61,8 +63,8 @@ impl Resp {
         if matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
             return Err(Error::rejected("a rediss:// URL with #insecure, which would trust anybody"));
         }
-        let (slots, idle) = (Semaphore::new(MAX_CONNECTIONS), Mutex::default());
-        Ok(Resp { client, tls: OnceLock::new(), slots, idle })
+        let (slots, idle, opening) = (Semaphore::new(MAX_CONNECTIONS), Mutex::default(), Default::default());
+        Ok(Resp { client, tls: OnceLock::new(), slots, idle, opening })
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Wire>> {
@@ -100,9 +102,17 @@ impl Resp {
         let no_connection = || Failure::Final(Error::not_sent("no connection"));
         let _slot = self.slots.acquire().await.map_err(|_| no_connection())?;
         loop {
-            let (wire, is_new) = match self.take_idle().await {
+            let idle = match self.take_idle().await {
+                None if self.opening.try_lock().is_err() => {
+                    // One is being opened ahead. Then it is idle, or has failed.
+                    drop(self.opening.lock().await);
+                    self.take_idle().await
+                }
+                idle => idle,
+            };
+            let (wire, is_new) = match idle {
                 Some(wire) => (wire, false),
-                None => (self.connect().await.map_err(Failure::Final)?, true),
+                None => (self.new_connection().await.map_err(Failure::Final)?, true),
             };
             match wire.request(commands, sent).await {
                 Ok((replies, wire)) => {
@@ -117,7 +127,7 @@ impl Resp {
         }
     }
 
-    async fn connect(&self) -> Result<Wire, Error> {
+    async fn new_connection(&self) -> Result<Wire, Error> {
         let server = self.client.get_connection_info();
         let (host, port, tls) = match server.addr() {
             ConnectionAddr::Tcp(host, port) => (host, *port, false),
@@ -191,13 +201,26 @@ impl Transport for Resp {
         }
     }
 
+    async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        let open = async {
+            let _opening = self.opening.lock().await;
+            let wire = match self.take_idle().await {
+                Some(wire) => wire,
+                None => self.new_connection().await?,
+            };
+            self.put_back(Some(wire));
+            Ok(())
+        };
+        timeout_at(deadline, open).await.unwrap_or_else(|_| Err(Error::not_sent("no connection in time")))
+    }
+
     async fn subscribe(
         &self,
         channel: &str,
         deadline: Instant,
     ) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
         let subscribed = async {
-            let wire = self.connect().await?;
+            let wire = self.new_connection().await?;
             let messages = wire.subscribe(channel).await.map_err(|_| Error::not_sent("no connection"))??;
             Ok(messages.map(Ok).boxed())
         };

@@ -57,6 +57,13 @@ impl Scripted<Rest> {
         let (single, pipeline) = (address(&url, "/")?, address(&url, "/pipeline")?);
         Ok(Scripted::over(Rest { client: Client::new(), url, single, pipeline, authorization }, limit))
     }
+
+    /// The same store over another HTTP client: with other roots, or a shared pool of connections.
+    #[must_use]
+    pub fn with_client(mut self, client: Client) -> Scripted<Rest> {
+        self.transport.client = client;
+        self
+    }
 }
 
 fn address(url: &str, path: &str) -> Result<Uri, Error> {
@@ -107,6 +114,10 @@ impl Transport for Rest {
             Reply::Error(error) => Ok(commands.iter().map(|_| Reply::Error(error.clone())).collect()),
             _ => Err(Failure::Final(unexpected(status))),
         }
+    }
+
+    async fn connect(&self, deadline: Instant) -> Result<(), Error> {
+        self.client.connect(&self.single, deadline).await.map_err(|error| failure(error).into())
     }
 
     async fn subscribe(

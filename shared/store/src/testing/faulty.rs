@@ -157,5 +157,5 @@ impl Store for Faulty {
         self.inject(self.store.read(log, after, limit)).await?
     }
 
-    forward!(store: watch, max_value);
+    forward!(store: watch, connect, max_value);
 }

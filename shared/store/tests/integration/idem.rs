@@ -221,7 +221,7 @@ impl Store for Forgetful {
         })
     }
 
-    onetap_store::forward!(0: get_all, commit_each, read, watch, max_value);
+    onetap_store::forward!(0: get_all, commit_each, read, watch, connect, max_value);
 }
 
 /// What two owners and a clock can do to one key, in every order of five steps. Expiry comes whenever it likes:

@@ -16,6 +16,7 @@ mod idem_suite;
 mod idem_upstash;
 mod lost_replies;
 mod memory;
+mod observed;
 mod oracle;
 mod race;
 mod redis;

@@ -211,6 +211,96 @@ async fn out_of_time_while_connecting_is_unavailable_and_surely_not_applied() {
 }
 
 #[tokio::test]
+async fn connecting_ahead_fails_within_the_limit_where_there_is_no_connection() {
+    let (full, mute) = (Broken::never_accepts().await, Broken::accepts_and_never_answers().await);
+    let tls = mute.url().replace("http:", "https:");
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let environments = [
+        support::upstash(full.url(), "planted-secret", LIMIT),
+        support::upstash(tls.clone(), "planted-secret", LIMIT),
+        support::dynamodb(full.url(), LIMIT),
+        support::dynamodb(tls.clone(), LIMIT),
+        support::dynamodb(format!("http://{gone}"), LIMIT),
+        support::redis(full.url().replace("http:", "redis:"), LIMIT),
+        support::redis(tls.replace("https:", "rediss:"), LIMIT),
+        // The login is a part of connecting.
+        support::redis(format!("redis://:planted-password@{}", mute.addr()), LIMIT),
+    ];
+    for environment in environments {
+        let store = support::store(&environment);
+        let (connected, took) = timed(store.connect()).await;
+        let error = connected.expect_err("no connection");
+        assert!(error.is_retryable() && !error.maybe_applied() && took < NEVER, "{took:?} {error:?}");
+        assert!(!format!("{error} {error:?}").contains("planted"), "{error:?}");
+    }
+}
+
+/// Connects ahead, several times, through a proxy that counts.
+async fn connect_ahead(store: &Arc<dyn Store>, proxy: &TcpProxy) {
+    let (first, second) = tokio::join!(store.connect(), store.connect());
+    assert_eq!((first, second, store.connect().await), (Ok(()), Ok(()), Ok(())));
+    proxy.accepted(1).await;
+    assert_eq!(proxy.connections(), 1);
+}
+
+/// The first call comes over the connection that was opened ahead. One that was closed since is replaced.
+async fn call_over_it(store: &Arc<dyn Store>, proxy: &TcpProxy) {
+    assert_eq!(store.get(&Names::new().key("k")).await, Ok(None));
+    assert_eq!(proxy.connections(), 1);
+    blocked(|| proxy.cut());
+    assert_eq!((store.connect().await, store.get(&Names::new().key("k")).await), (Ok(()), Ok(None)));
+    assert_eq!(store.get(&Names::new().key("k")).await, Ok(None));
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn the_first_call_to_upstash_uses_the_connection_that_was_opened_ahead() {
+    let redis = Redis::start().await;
+    let gateway = Upstash::start(&redis.url()).await;
+    let proxy = TcpProxy::start(gateway.url().trim_start_matches("http://")).await;
+    let url = format!("http://127.0.0.1:{}", proxy.port());
+    let store = support::store(&support::upstash(url, gateway.token(), PATIENT));
+    connect_ahead(&store, &proxy).await;
+    assert_eq!(gateway.requests(), 0, "nothing is sent, nothing is billed");
+    call_over_it(&store, &proxy).await;
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn the_first_call_to_redis_uses_the_connection_that_was_opened_ahead() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(format!("{}/3", proxy.url()), PATIENT));
+    let mut monitor = redis.monitor().await;
+    connect_ahead(&store, &proxy).await;
+    assert_eq!(monitor.top_level_commands().await, Vec::<String>::new(), "none but those of the login");
+    call_over_it(&store, &proxy).await;
+}
+
+#[tokio::test]
+async fn the_first_call_to_dynamodb_uses_the_connection_that_was_opened_ahead() {
+    let server = onetap_servers::Dynamo::start().await;
+    create_table(&server.url(), "onetap").await;
+    let requests = Proxy::start(&server.url()).await;
+    let proxy = TcpProxy::start(requests.url().trim_start_matches("http://")).await;
+    let store = support::store(&support::dynamodb(format!("http://127.0.0.1:{}", proxy.port()), PATIENT));
+    connect_ahead(&store, &proxy).await;
+    assert_eq!(requests.requests(), 0, "nothing is sent, nothing is billed");
+    call_over_it(&store, &proxy).await;
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_call_waits_for_the_connection_that_is_being_opened() {
+    let redis = Redis::start().await;
+    let proxy = TcpProxy::start(redis.addr()).await;
+    let store = support::store(&support::redis(proxy.url(), PATIENT));
+    let key = Names::new().key("k");
+    let (connected, got) = tokio::join!(store.connect(), store.get(&key));
+    assert_eq!((connected, got, proxy.connections()), (Ok(()), Ok(None), 1));
+}
+
+#[tokio::test]
 async fn a_server_that_accepts_and_never_answers_costs_the_limit_and_no_more() {
     let server = Broken::accepts_and_never_answers().await;
     let environments = [

@@ -312,6 +312,10 @@ async fn what_is_made_out_of_date_is_used_only_if_no_provider_has_a_forecast() {
     stage.provider.set(Behaviour::Answers { unix: NOON + 1 });
     assert_eq!(stage.outcome(NOON + 1).await, Fetched);
     assert_eq!(stage.outcome(NOON + 1).await, Kept);
+    // Forgetting ends that as well: what is fetched in the same second is fresh.
+    stage.forecasts.outdate(moment(NOON + 2));
+    let _ = stage.forecasts.forget(moment(NOON + 2));
+    assert_eq!((stage.outcome(NOON + 2).await, stage.outcome(NOON + 2).await), (Fetched, Kept));
 }
 
 #[tokio::test]

@@ -74,6 +74,23 @@ async fn cwa_is_asked_for_one_township_and_three_elements_of_its_county() {
 }
 
 #[tokio::test]
+async fn a_provider_connects_ahead_of_its_first_forecast_and_sends_nothing() {
+    for n in 0..2 {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/base", listener.local_addr().unwrap());
+        let provider = configs(&url)[n].open(&onetap_http::Client::new());
+        assert_eq!(provider.connect(soon()).await, Ok(()));
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(provider);
+        assert_eq!(std::io::Read::read(&mut stream, &mut [0]).unwrap(), 0, "closed without a byte");
+        drop(listener);
+        let provider = configs(&url)[n].open(&onetap_http::Client::new());
+        assert_eq!(provider.connect(soon()).await, Err(Error::Unavailable));
+    }
+    assert_eq!(Sample::new().connect(soon()).await, Ok(()), "nothing to open");
+}
+
+#[tokio::test]
 async fn every_county_has_a_dataset_of_its_own() {
     let server = Server::start(Says::Status(200, CWA.to_owned()));
     let mut counties = Vec::new();

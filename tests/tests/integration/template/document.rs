@@ -27,19 +27,17 @@ impl Template {
         self.0[section].as_object().unwrap().keys().cloned().collect()
     }
 
+    /// Whether the template's rules let these parameters be deployed.
+    pub fn accepts(&self, set: &[(&str, &str)]) -> bool {
+        let resolving = self.resolving(set);
+        let rules = self.0["Rules"].as_object().unwrap().values();
+        let mut assertions = rules.flat_map(|rule| rule["Assertions"].as_array().unwrap());
+        assertions.all(|assertion| resolving.holds(&assertion["Assert"]))
+    }
+
     /// What is deployed with these parameters, and every other as it is by default.
     pub fn with(&self, set: &[(&str, &str)]) -> Stack {
-        let mut parameters: BTreeMap<String, String> = BTreeMap::new();
-        for (name, parameter) in self.0["Parameters"].as_object().unwrap() {
-            let default = parameter.get("Default").map(text);
-            let set = set.iter().find(|(known, _)| known == name).map(|(_, value)| (*value).to_owned());
-            parameters
-                .insert(name.clone(), set.or(default).unwrap_or_else(|| panic!("{name} has no default")));
-        }
-        for (name, _) in set {
-            assert!(parameters.contains_key(*name), "{name} is no parameter");
-        }
-        let resolving = Resolving { parameters, conditions: &self.0["Conditions"] };
+        let resolving = self.resolving(set);
         let defaults = resolving.value(&self.0["Globals"]["Function"]).unwrap();
         let mut resources = Map::new();
         for (name, resource) in self.0["Resources"].as_object().unwrap() {
@@ -57,6 +55,20 @@ impl Template {
             .filter(|(_, output)| output.get("Condition").is_none_or(|condition| resolving.holds(condition)))
             .map(|(name, output)| (name.clone(), resolving.value(output).unwrap()));
         Stack { resources, outputs: outputs.collect() }
+    }
+
+    fn resolving(&self, set: &[(&str, &str)]) -> Resolving<'_> {
+        let mut parameters: BTreeMap<String, String> = BTreeMap::new();
+        for (name, parameter) in self.0["Parameters"].as_object().unwrap() {
+            let default = parameter.get("Default").map(text);
+            let set = set.iter().find(|(known, _)| known == name).map(|(_, value)| (*value).to_owned());
+            parameters
+                .insert(name.clone(), set.or(default).unwrap_or_else(|| panic!("{name} has no default")));
+        }
+        for (name, _) in set {
+            assert!(parameters.contains_key(*name), "{name} is no parameter");
+        }
+        Resolving { parameters, conditions: &self.0["Conditions"] }
     }
 }
 
@@ -210,6 +222,7 @@ impl Resolving<'_> {
             "Condition" => self.holds(of),
             "Fn::Equals" => text(&self.value(&of[0]).unwrap()) == text(&self.value(&of[1]).unwrap()),
             "Fn::Not" => !self.holds(&of[0]),
+            "Fn::Or" => of.as_array().unwrap().iter().any(|of| self.holds(of)),
             "Fn::And" => of.as_array().unwrap().iter().all(|of| self.holds(of)),
             _ => panic!("{key} is no condition"),
         }

@@ -14,7 +14,7 @@ use queue_consumer::QueueConsumer;
 use tokio::time::{Instant, sleep};
 
 use super::document::{Stack, Template, number, target};
-use super::stories::{LAMBDAS_OWN, environment};
+use super::stories::{LAMBDAS_OWN, asked, environment};
 use super::{ORIGIN, every_stack};
 
 /// Lambda may run a batch again within the visibility timeout: AWS asks for six times the function's timeout.
@@ -43,6 +43,21 @@ fn no_delivery_outlives_its_lock_or_its_claim() {
         assert!(timeout >= 2, "LINE's two seconds fit into {timeout} s");
     }
     assert_eq!(number(&parameter["Default"]), 5, "as the contract says");
+}
+
+#[test]
+fn a_forecast_is_kept_for_longer_than_it_is_fresh() {
+    let template = Template::read();
+    let limit = |parameter: &str, name: &str| number(template.at(&format!("/Parameters/{parameter}/{name}")));
+    assert!(limit("WeatherFreshSeconds", "MaxValue") <= limit("WeatherStaleSeconds", "MinValue"));
+    for name in ["MinValue", "Default", "MaxValue"] {
+        let [fresh, stale] = ["WeatherFreshSeconds", "WeatherStaleSeconds"]
+            .map(|parameter| limit(parameter, name).to_string());
+        let stack =
+            template.with(&[ORIGIN, ("WeatherFreshSeconds", &fresh), ("WeatherStaleSeconds", &stale)]);
+        let (_, error) = asked(Function::Webhook, &environment(&stack, Function::Webhook));
+        assert_eq!(error, None, "fresh for {fresh} s, kept for {stale} s");
+    }
 }
 
 #[test]

@@ -21,9 +21,10 @@ const ORIGIN: (&str, &str) = ("JobEventsAllowOrigin", "https://example.com");
 
 /// Every stack that the choices among the parameters can make, with a name for messages.
 fn every_stack(template: &Template) -> Vec<(String, Stack)> {
-    let choices: [(&str, &[&str]); 7] = [
+    let choices: [(&str, &[&str]); 8] = [
         ("Store", &["upstash", "dynamodb"]),
         ("WeatherProvider", &["cwa", "open-meteo", "sample"]),
+        ("WeatherFallbackProvider", &["", "cwa", "open-meteo", "sample"]),
         ("QueueType", &["standard", "fifo"]),
         ("Architecture", &["arm64", "x86_64"]),
         ("Alarms", &["on", "off"]),
@@ -35,7 +36,22 @@ fn every_stack(template: &Template) -> Vec<(String, Stack)> {
         let more = |set: &Vec<(_, _)>, value| set.iter().copied().chain([(name, value)]).collect();
         sets = sets.iter().flat_map(|set| values.iter().map(move |value| more(set, *value))).collect();
     }
+    sets.retain(|set| template.accepts(set));
     sets.iter().map(|set| (format!("{set:?}"), template.with(set))).collect()
+}
+
+#[test]
+fn a_provider_is_not_its_own_fallback() {
+    let template = Template::read();
+    let fallbacks = template.at("/Parameters/WeatherFallbackProvider/AllowedValues").as_array().unwrap();
+    for provider in template.at("/Parameters/WeatherProvider/AllowedValues").as_array().unwrap() {
+        for fallback in fallbacks {
+            let set = [("WeatherProvider", text(provider)), ("WeatherFallbackProvider", text(fallback))];
+            let set = set.each_ref().map(|(name, value)| (*name, value.as_str()));
+            assert_eq!(template.accepts(&[&set[..], &[ORIGIN]].concat()), provider != fallback, "{set:?}");
+        }
+    }
+    assert!(template.accepts(&[ORIGIN]), "by default there is none");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::MessagingApi;
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy};
+use onetap_telemetry::Service;
 use onetap_tests::functions::{
     ACCESS_TOKEN, CHANNEL_SECRET, EDIT_TOKEN, Function, JOB_SECRET, patient_config,
 };
@@ -24,6 +25,8 @@ use webhook::Webhook;
 use super::document::{Stack, Template, target, text};
 
 pub const TABLE: &str = "onetap-table";
+/// The stack's name.
+pub const STACK: &str = "shop-bot";
 /// Time limit for one story, long enough for a busy machine.
 const STORY_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -50,11 +53,25 @@ pub const LAMBDAS_OWN: [(&str, &str); 5] = [
 /// The variables of a function, as the stack gives them to it.
 pub fn environment(stack: &Stack, function: Function) -> BTreeMap<String, String> {
     let variables = stack.function(function)["Environment"]["Variables"].as_object().unwrap();
-    let value = |value: &Value| match value {
-        Value::Object(_) if target(value) == "Table" => TABLE.to_owned(),
+    variables.iter().map(|(name, value)| (name.clone(), deployed(value))).collect()
+}
+
+/// A value once it is deployed: text, a secret, or the name of the table or the stack.
+pub fn deployed(value: &Value) -> String {
+    match value {
+        Value::Object(_) => match target(value) {
+            "Table" => TABLE.to_owned(),
+            "AWS::StackName" => STACK.to_owned(),
+            other => panic!("{other} is not known here"),
+        },
         _ => secret(&text(value)).unwrap_or_else(|| text(value)),
-    };
-    variables.iter().map(|(name, of)| (name.clone(), value(of))).collect()
+    }
+}
+
+/// The service that CloudWatch keeps a function's metrics under.
+pub fn service(stack: &Stack, function: Function) -> Service {
+    let variables = environment(stack, function);
+    Service::from_lookup(|name| look_up(&variables, name))
 }
 
 /// What CloudFormation puts in the place of a dynamic reference.
@@ -83,6 +100,7 @@ pub fn asked(
         Function::Gateway => JobEvents::from_variables(&variables).err(),
     };
     drop(variables);
+    Service::from_lookup(lookup);
     (asked.into_inner().unwrap(), error)
 }
 

@@ -9,7 +9,8 @@ use onetap_tests::functions::Function;
 use serde_json::{Value, json};
 
 use super::document::{Stack, Template, number, target, text};
-use super::stories::{Stage, Weather, environment};
+use super::guide::guide;
+use super::stories::{STACK, Stage, Weather, deployed, environment, service};
 use super::{ORIGIN, every_stack};
 
 /// A metric's name, with its dimensions' names and values.
@@ -19,25 +20,27 @@ type Metric = (String, BTreeMap<String, String>);
 async fn emitted(template: &Template) -> BTreeSet<Metric> {
     let recorder = Recorder::default();
     let _guard = recorder.on_this_thread();
+    let stack = template.with(&[ORIGIN]);
+    let mut lines = Vec::new();
     for function in Function::ALL {
         for weather in [Weather::Fair, Weather::Dark] {
             Stage::set(template).await.play(function, weather).await;
         }
+        match function {
+            Function::Webhook => refused(&stack).await,
+            Function::Gateway => not_subscribed(&stack).await,
+            Function::Edit | Function::Consumer => {}
+        }
+        lines.extend(recorder.emf(&service(&stack, function)));
     }
-    refused(template).await;
-    // There is pub/sub only on Redis. Nobody listens where the test's secret says that Upstash is.
-    let stack = template.with(&[ORIGIN]);
-    let variables = environment(&stack, Function::Gateway);
-    let lookup = |name: &str| variables.get(name).cloned();
-    let variables = Variables::from_lookup(lookup);
-    let gateway = job_events::JobEvents::from_variables(&variables).unwrap();
-    let request = Function::Gateway.event("follow-a-job").to_string();
-    let answer = gateway.handle(lambda_http::request::from_str(&request).unwrap()).await;
-    assert_eq!(answer.status(), 200, "a stream of nothing but a pause");
+    metrics_in(&lines)
+}
 
+/// What these lines of EMF declare.
+fn metrics_in(lines: &[String]) -> BTreeSet<Metric> {
     let mut metrics = BTreeSet::new();
-    for line in recorder.emf() {
-        let line: Value = serde_json::from_str(&line).unwrap();
+    for line in lines {
+        let line: Value = serde_json::from_str(line).unwrap();
         for directive in line["_aws"]["CloudWatchMetrics"].as_array().unwrap() {
             assert_eq!(directive["Namespace"], "onetap");
             let dimensions: BTreeMap<String, String> = directive["Dimensions"][0]
@@ -54,10 +57,9 @@ async fn emitted(template: &Template) -> BTreeSet<Metric> {
 }
 
 /// LINE refuses the channel's token, and there is no forecast: nobody listens where the test says that it is.
-async fn refused(template: &Template) {
+async fn refused(stack: &Stack) {
     let line = MessagingApi::start(Secret::new("another-token")).unwrap();
-    let stack = template.with(&[ORIGIN]);
-    let mut variables = environment(&stack, Function::Webhook);
+    let mut variables = environment(stack, Function::Webhook);
     variables.insert("LINE_API_BASE_URL".to_owned(), line.url());
     variables.insert("OPEN_METEO_BASE_URL".to_owned(), "http://127.0.0.1:9".to_owned());
     let variables = Variables::from_lookup(|name: &str| variables.get(name).cloned());
@@ -65,6 +67,16 @@ async fn refused(template: &Template) {
     let request = Function::Webhook.event("place").to_string();
     let answer = webhook.handle(lambda_http::request::from_str(&request).unwrap()).await;
     assert_eq!(answer.status(), 500);
+}
+
+/// There is pub/sub only on Redis. Nobody listens where the test's secret says that Upstash is.
+async fn not_subscribed(stack: &Stack) {
+    let variables = environment(stack, Function::Gateway);
+    let variables = Variables::from_lookup(|name: &str| variables.get(name).cloned());
+    let gateway = job_events::JobEvents::from_variables(&variables).unwrap();
+    let request = Function::Gateway.event("follow-a-job").to_string();
+    let answer = gateway.handle(lambda_http::request::from_str(&request).unwrap()).await;
+    assert_eq!(answer.status(), 200, "a stream of nothing but a pause");
 }
 
 /// The parts of an alarm's metric, or those of each of its metrics.
@@ -88,7 +100,7 @@ fn widgets(stack: &Stack) -> Vec<Value> {
     body["widgets"].as_array().unwrap().clone()
 }
 
-/// Our metrics on the dashboard, each with the names of its dimensions: as rows, and in searches.
+/// Our metrics on the dashboard, each with the names of its dimensions: as rows, and in searches. All are this stack's own.
 fn drawn(stack: &Stack) -> BTreeSet<(String, BTreeSet<String>)> {
     let mut drawn = BTreeSet::new();
     for widget in widgets(stack) {
@@ -96,13 +108,15 @@ fn drawn(stack: &Stack) -> BTreeSet<(String, BTreeSet<String>)> {
             let row = row.as_array().unwrap();
             if row[0] == "onetap" {
                 let names: Vec<&str> = row[2..].iter().filter_map(Value::as_str).collect();
+                assert!(names.chunks(2).any(|pair| pair == ["service", "${AWS::StackName}"]), "{row:?}");
                 let dimensions = names.chunks(2).map(|pair| pair[0].to_owned()).collect();
                 drawn.insert((text(&row[1]), dimensions));
             }
             let expression = row[0]["expression"].as_str().unwrap_or_default();
-            if let Some(search) = expression.strip_prefix("SEARCH('{onetap") {
+            if let Some((_, search)) = expression.split_once("SEARCH('{onetap") {
                 let (dimensions, rest) = search.split_once("} MetricName=\"").expect(expression);
-                let (name, _) = rest.split_once("\"', '").expect(expression);
+                let (name, rest) = rest.split_once("\" ").expect(expression);
+                assert!(rest.starts_with("service=\"${AWS::StackName}\"', '"), "{expression}");
                 let dimensions =
                     dimensions.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
                 drawn.insert((name.to_owned(), dimensions));
@@ -121,7 +135,7 @@ async fn alarms_and_dashboard_name_what_the_functions_say_and_the_dashboard_all_
         for (namespace, name, dimensions) in metrics_of(properties) {
             if namespace == "onetap" {
                 let dimensions = dimensions.as_array().into_iter().flatten();
-                let dimensions = dimensions.map(|of| (text(&of["Name"]), text(&of["Value"]))).collect();
+                let dimensions = dimensions.map(|of| (text(&of["Name"]), deployed(&of["Value"]))).collect();
                 let metric: Metric = (text(name), dimensions);
                 assert!(emitted.contains(&metric), "{alarm}: nothing says {metric:?}");
             }
@@ -130,6 +144,28 @@ async fn alarms_and_dashboard_name_what_the_functions_say_and_the_dashboard_all_
     let said: BTreeSet<(String, BTreeSet<String>)> =
         emitted.into_iter().map(|(name, of)| (name, of.into_keys().collect())).collect();
     assert_eq!(drawn(&stack), said, "drawn, and said");
+}
+
+#[test]
+fn every_function_reports_under_the_name_of_its_stack() {
+    for (name, stack) in every_stack(&Template::read()) {
+        for function in Function::ALL {
+            assert_eq!(service(&stack, function).as_str(), STACK, "{function:?} with {name}");
+        }
+    }
+}
+
+#[test]
+fn the_hit_rate_is_of_all_kinds_together() {
+    let stack = Template::read().with(&[ORIGIN]);
+    let widgets = widgets(&stack);
+    let rate = widgets.iter().find(|widget| widget["properties"]["title"] == "Store: hit rate, %").unwrap();
+    let rows = rate["properties"]["metrics"].as_array().unwrap();
+    for (row, name) in rows[1..].iter().zip(["kv_hit_total", "kv_miss_total"]) {
+        let expression = row[0]["expression"].as_str().unwrap();
+        assert!(expression.starts_with("SUM(SEARCH('{onetap,kind,service}"), "{expression}");
+        assert!(expression.contains(&format!("MetricName=\"{name}\"")), "{expression}");
+    }
 }
 
 #[test]
@@ -173,7 +209,8 @@ fn a_refused_channel_token_answers_of_5xx_and_failing_forecasts_have_an_alarm() 
     let stack = Template::read().with(&[ORIGIN]);
     let unauthorized = stack.properties("UnauthorizedRepliesAlarm");
     assert_eq!(unauthorized["MetricName"], "line_reply_total");
-    assert_eq!(unauthorized["Dimensions"], json!([{ "Name": "outcome", "Value": "unauthorized" }]));
+    let dimensions = unauthorized["Dimensions"].as_array().unwrap();
+    assert!(dimensions.contains(&json!({ "Name": "outcome", "Value": "unauthorized" })), "{dimensions:?}");
     assert_eq!(
         (&unauthorized["Statistic"], &unauthorized["Threshold"]),
         (&json!("Sum"), &json!(0)),
@@ -188,11 +225,32 @@ fn a_refused_channel_token_answers_of_5xx_and_failing_forecasts_have_an_alarm() 
     let forecasts = stack.properties("ForecastFailuresAlarm");
     assert_eq!(forecasts["Threshold"], 20, "percent");
     assert_eq!(forecasts["EvaluationPeriods"], 1);
-    // The webhook tells both numbers at every forecast (its own tests hold it to that), so that none is filled in.
-    assert_eq!(forecasts["Metrics"][0]["Expression"], "100 * failed / (failed + fetched)");
+    // The webhook tells all five numbers at every forecast (its own tests hold it to that), so that none is filled in.
+    assert_eq!(
+        forecasts["Metrics"][0]["Expression"],
+        "100 * failed / (kept + fetched + fallback + stale + failed)"
+    );
     for metric in forecasts["Metrics"].as_array().unwrap().iter().filter_map(|m| m.get("MetricStat")) {
         assert_eq!((&metric["Period"], &metric["Stat"]), (&json!(900), &json!("Sum")));
         assert_eq!(metric["Metric"]["MetricName"], "weather_total");
+    }
+}
+
+#[test]
+fn the_guide_counts_the_metrics_that_alarms_look_at() {
+    let stack = Template::read().with(&[ORIGIN]);
+    let metrics: usize =
+        stack.of_type("AWS::CloudWatch::Alarm").iter().map(|(_, of)| metrics_of(of).len()).sum();
+    let price = format!("alarms ${}.{}0 ({metrics} metrics at $0.10)", metrics / 10, metrics % 10);
+    assert!(guide().contains(&price), "the guide does not say: {price}");
+}
+
+#[test]
+fn the_guide_explains_every_outcome_of_a_forecast() {
+    let stack = Template::read().with(&[ORIGIN]);
+    for (_, _, dimensions) in metrics_of(stack.properties("ForecastFailuresAlarm")) {
+        let outcome = text(&dimensions[0]["Value"]);
+        assert!(guide().contains(&format!("\n| `{outcome}` | ")), "{outcome}");
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{HOUR, Names, SHORT, applied, holds, in_time, refused, rejected};
 use crate::lease::{Acquire, Release, Renewal};
-use crate::{Batch, Expect, Key, Lease, Store};
+use crate::{Batch, Commit, Expect, Key, Lease, Store};
 
 async fn acquired(store: &Arc<dyn Store>, key: &Key, ttl: Duration) -> Lease {
     match Lease::acquire(store, key.clone(), ttl).await.unwrap() {
@@ -67,6 +67,77 @@ pub async fn a_release_frees_only_its_own(store: Arc<dyn Store>) {
     assert_eq!(late.release().await.unwrap(), Release::Outlasted);
     assert!(is_held(&store, &key).await);
     assert_eq!(next.release().await.unwrap(), Release::Released);
+}
+
+pub async fn a_lease_released_after_a_minimum_hold_is_free_then_and_not_before(store: Arc<dyn Store>) {
+    let key = Names::new().key("lock");
+    let observed = in_time(SHORT, async || {
+        let lease = acquired(&store, &key, HOUR).await;
+        let released = lease.release_after(SHORT).await.unwrap();
+        let held = is_held(&store, &key).await;
+        let observed = (Instant::now(), (released, held));
+        sleep(SHORT * 2).await;
+        observed
+    });
+    assert_eq!(observed.await, (Release::Released, true));
+    assert!(!is_held(&store, &key).await, "it is free long before its TTL ends");
+}
+
+pub async fn a_minimum_hold_that_is_over_frees_the_lease_at_once(store: Arc<dyn Store>) {
+    let key = Names::new().key("lock");
+    for min_hold in [Duration::ZERO, SHORT] {
+        let lease = acquired(&store, &key, HOUR).await;
+        sleep(min_hold).await;
+        assert_eq!(lease.release_after(min_hold).await.unwrap(), Release::Released);
+        holds(&store, &key, None).await;
+    }
+}
+
+pub async fn a_minimum_hold_does_not_outlast_the_ttl(store: Arc<dyn Store>) {
+    let key = Names::new().key("lock");
+    for min_hold in [HOUR, Duration::MAX] {
+        let lease = acquired(&store, &key, SHORT).await;
+        assert_eq!(lease.release_after(min_hold).await.unwrap(), Release::Released);
+        sleep(SHORT * 2).await;
+        holds(&store, &key, None).await;
+    }
+}
+
+pub async fn a_release_after_a_minimum_hold_can_be_repeated(store: Arc<dyn Store>) {
+    let key = Names::new().key("lock");
+    let observed = in_time(SHORT, async || {
+        let lease = acquired(&store, &key, HOUR).await;
+        let batch = lease.release_batch_after(SHORT);
+        // The reply to the first was lost.
+        let first = lease.released(store.commit(&batch).await.unwrap());
+        let again = store.commit(&batch).await.unwrap();
+        let last_look = Instant::now();
+        sleep(SHORT * 2).await;
+        (last_look, (first, again, batch))
+    });
+    let (first, again, batch) = observed.await;
+    assert_eq!(first, Release::Released);
+    assert!(matches!(again, Commit::Applied(_)), "{again:?}");
+    assert_eq!(refused(&store, batch).await, [None], "a repeat after its end does not revive it");
+}
+
+pub async fn a_release_after_a_minimum_hold_leaves_a_lapsed_lease_and_its_successor_alone(
+    store: Arc<dyn Store>,
+) {
+    let key = Names::new().key("lock");
+    let observed = in_time(SHORT, async || {
+        let (lapsed, outlasted) = (Names::new().key("lock"), &key);
+        let leases = (acquired(&store, &lapsed, SHORT).await, acquired(&store, outlasted, SHORT).await);
+        // The batches are made while the leases are held, and are a second late.
+        let batches = (leases.0.release_batch_after(HOUR), leases.1.release_batch_after(HOUR));
+        let made = Instant::now();
+        sleep(SHORT * 2).await;
+        let next = acquired(&store, outlasted, HOUR).await;
+        let lapsed = leases.0.released(store.commit(&batches.0).await.unwrap());
+        let outlasted = leases.1.released(store.commit(&batches.1).await.unwrap());
+        (made, (lapsed, outlasted, next.release().await.unwrap()))
+    });
+    assert_eq!(observed.await, (Release::Released, Release::Outlasted, Release::Released));
 }
 
 pub async fn a_lost_lease_can_neither_commit_nor_release(store: Arc<dyn Store>) {

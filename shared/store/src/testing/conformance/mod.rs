@@ -54,6 +54,7 @@ macro_rules! promises {
     ($attributes:tt $open:expr) => {
         $crate::promises! { @each $attributes $open;
             what_was_never_put_is_absent
+            connecting_ahead_changes_nothing_however_often_it_is_done
             a_put_that_expects_nothing_happens_once
             a_put_that_expects_a_value_happens_on_that_value_only
             a_put_that_expects_nothing_or_a_value_happens_on_nothing_else
@@ -73,6 +74,11 @@ macro_rules! promises {
             a_renewed_lease_lasts
             a_lapsed_lease_is_not_revived
             a_release_frees_only_its_own
+            a_lease_released_after_a_minimum_hold_is_free_then_and_not_before
+            a_minimum_hold_that_is_over_frees_the_lease_at_once
+            a_minimum_hold_does_not_outlast_the_ttl
+            a_release_after_a_minimum_hold_can_be_repeated
+            a_release_after_a_minimum_hold_leaves_a_lapsed_lease_and_its_successor_alone
             a_lost_lease_can_neither_commit_nor_release
             a_guard_joins_a_write_to_the_same_key
             an_edit_takes_one_read_and_one_write

@@ -8,6 +8,18 @@ use crate::{
     Batch, Channel, Error, Expect, Keep, Key, Log, MAX_NAME, MAX_TTL, MAX_WRITES, Store, Ttl, Value,
 };
 
+pub async fn connecting_ahead_changes_nothing_however_often_it_is_done(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let [put, free] = ["put", "free"].map(|name| names.key(name));
+    assert_eq!(store.connect().await, Ok(()));
+    applied(&store, Batch::new().put(&put, Expect::Absent, "value", HOUR)).await;
+    let [first, second, third] = [store.connect(), store.connect(), store.connect()];
+    let (first, second, third, ()) = tokio::join!(first, second, third, holds(&store, &put, Some("value")));
+    assert_eq!((first, second, third), (Ok(()), Ok(()), Ok(())));
+    holds(&store, &put, Some("value")).await;
+    holds(&store, &free, None).await;
+}
+
 pub async fn any_text_comes_back_as_it_was(store: Arc<dyn Store>) {
     let names = Names::new();
     let every: String = ('\u{1}'..'\u{800}').chain(['\u{0}', '\u{fffd}', '\u{10ffff}']).collect();
