@@ -181,3 +181,15 @@ export async function weather_phone(browser) {
   }
   return page;
 }
+
+export async function weather_real(browser) {
+  const page = await browser.open();
+  await page.locator("#simulated").waitFor();
+  assert.equal(await text(page, `${PROVIDER} code`), "open-meteo");
+  await count(page, ".provider", 1);
+  // The fault is in front of the provider: nothing goes out.
+  await set(page, PROVIDER, "down");
+  await ask(page, "永和區", "failed");
+  await asked(page, 1);
+  return page;
+}

@@ -60,6 +60,8 @@ scenarios! {
     after_a_429_the_page_shows_that_the_provider_is_left_alone: "provider_refuses",
     the_weather_is_told_in_both_languages_and_by_the_keyboard: "weather_words",
     the_weather_fits_a_phone: "weather_phone",
+    of_a_real_provider_the_page_says_that_its_faults_are_simulated: "weather_real"
+        ["WEATHER_PROVIDER" = "open-meteo" "OPEN_METEO_BASE_URL" = "http://127.0.0.1:9"],
     with_the_store_down_the_page_shows_that_it_fails_open: "store_down",
     the_keyboard_alone_sends_a_message_a_tap_and_a_place: "keyboard",
     what_is_typed_is_shown_as_text_and_never_as_markup: "markup",
