@@ -9,6 +9,7 @@ import * as last from "./last.js";
 import * as ledger from "./ledger.js";
 import * as lock from "./lock.js";
 import * as phone from "./phone.js";
+import * as weather from "./weather.js";
 
 translate();
 say($("language"), "language");
@@ -23,7 +24,7 @@ async function start() {
     return;
   }
   $("kind").textContent = `${config.store} · v${config.version}`;
-  for (const part of [phone, lock, last, ledger, bus, keys]) part.start();
+  for (const part of [phone, lock, weather, last, ledger, bus, keys]) part.start();
   on("settings", ({ store }) => document.body.classList.toggle("down", store.down));
   connect();
 }

@@ -1,5 +1,5 @@
 // The chat: a log for each user, bubbles, and what became of every tap.
-import { $, badge, el, frame, told } from "./dom.js";
+import { $, badge, el, frame, source, told } from "./dom.js";
 
 /** So many bubbles of a user are kept; LINE itself remembers more, but nobody scrolls that far in a demonstration. */
 const KEPT = 120;
@@ -89,11 +89,21 @@ export function replied(reply, open, offer) {
     last.querySelector(".bubble").append(el("span.times", `×${count}`));
     return;
   }
-  const marks = el("div.marks", badge(reply.path), open ? badge("open") : null, el("span.ms", clock(reply.at)));
+  const from = reply.forecast ? source(reply.forecast) : null;
+  const marks = el("div.marks", badge(reply.path), from, open ? badge("open") : null, el("span.ms", clock(reply.at)));
   const item = el("div.from-bot", el("div.bot"), el("div.said", el("div.bubble", reply.text), marks));
   item.dataset.path = reply.path;
+  item.dataset.event = `${reply.delivery} ${reply.event}`;
   if (reply.path === "busy") item.dataset.busy = reply.text;
   const chips = (reply.quick_replies ?? []).map(offer);
   add(reply.user, item);
   if (chips.length) item.querySelector(".said").append(el("div.offers", ...chips));
+}
+
+/** Where the forecast of a bubble came from: it is known a moment after the bubble is there. */
+export function sourced({ delivery, event, forecast }) {
+  for (const each of logs.values()) {
+    const item = [...each.children].findLast((item) => item.dataset.event === `${delivery} ${event}`);
+    if (item && !item.querySelector(".source")) item.querySelector(".badge").after(source(forecast));
+  }
 }

@@ -35,6 +35,9 @@ export function icon(name) {
 /** The mark of a path: handled, busy, deduped, failed, ignored, open. */
 export const badge = (path, ...values) => told(`span.badge.${path}`, `path_${path}`, ...values);
 
+/** The mark of where a forecast came from: kept, fetched, fallback, stale, failed. */
+export const source = (forecast) => told(`span.badge.source.${forecast}`, `forecast_${forecast}`);
+
 const due = new Set();
 
 /** Runs `draw` in the next frame, once, however often it is asked for: what arrives is kept at once, drawn together. */

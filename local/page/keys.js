@@ -10,6 +10,7 @@ const KINDS = [
   ["user", /^user:/],
   ["state", /^[a-z0-9_-]+:state:/],
   ["log", /^[a-z0-9_-]+:(events|job):/],
+  ["weather", /^weather:/],
   ["idem", /^idem:/],
   ["mark", /^(router:)?published:/],
 ];

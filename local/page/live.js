@@ -15,7 +15,7 @@ export const now = () => Date.now() + offset;
 /** The same as `2026-11-16T17:38:03…` on the clocks of Taipei, by which entries are dated. */
 export const taipei = () => new Date(now() + 8 * 3_600_000).toISOString();
 
-/** `hear` is called with what the runner sends as `name`: keys, reply, replies, queue, records, settings. */
+/** `hear` is called with what the runner sends as `name`: keys, reply, replies, forecast, queue, records, settings. */
 export function on(name, hear) {
   (parts[name] ??= []).push(hear);
 }
@@ -37,7 +37,7 @@ export function connect() {
     tell("restart", all);
   });
   take("keys", ({ set = [], gone = [] }) => change(set, gone));
-  for (const name of ["reply", "queue", "records", "settings"]) take(name, (data) => tell(name, data));
+  for (const name of ["reply", "forecast", "queue", "records", "settings"]) take(name, (data) => tell(name, data));
   source.onerror = () => {
     show("lost");
     // The browser comes back by itself unless the answer was no stream at all.

@@ -1,11 +1,10 @@
-// The lock: who holds it, how long it still lives, what a tap twice did, and the two knobs that make it show.
+// The lock: who holds it, how long it still lives, what a tap twice did, and what happens without a store.
 import { $, badge, el, frame, runDown, span, tick, told } from "./dom.js";
 import { call, config } from "./api.js";
 import { keys, now, on } from "./live.js";
 import { say } from "./words.js";
 
 const rows = new Map();
-let sliding = 0;
 
 export function start() {
   for (const [index, user] of config.users.entries()) {
@@ -27,14 +26,11 @@ export function start() {
     }
   });
   for (const row of rows.values()) row.draw = () => draw(row);
-  on("settings", (settings) => frame(() => knobs(settings)));
+  on("settings", ({ store }) => frame(() => {
+    $("down").checked = store.down;
+    $("open-note").hidden = !store.down;
+  }));
   tick(() => rows.forEach(count), 100);
-
-  $("delay").addEventListener("input", () => {
-    shown($("delay").value);
-    clearTimeout(sliding);
-    sliding = setTimeout(slow, 120);
-  });
   $("down").addEventListener("change", async () => {
     const down = $("down").checked;
     await call("PUT", "/playground/store", { down }).catch(() => ($("down").checked = !down));
@@ -58,22 +54,6 @@ function count(row) {
   const held = keys.get(row.key);
   const text = held ? span(held.expires_at - now()) : "";
   if (row.left.textContent !== text) row.left.textContent = text;
-}
-
-async function slow() {
-  sliding = 0;
-  await call("PUT", "/playground/weather", { delay_ms: Number($("delay").value) }).catch(() => {});
-}
-
-const shown = (ms) => ($("delay-shown").textContent = `${ms} ms`);
-
-function knobs({ store, weather }) {
-  $("down").checked = store.down;
-  $("open-note").hidden = !store.down;
-  // Another tab moved it; a hand on this one's slider goes first.
-  if (sliding) return;
-  $("delay").value = weather.delay_ms;
-  shown(weather.delay_ms);
 }
 
 /** Deliveries that went out at the same moment, each as long as its answer took. */

@@ -7,6 +7,7 @@ import * as chat from "./chat.js";
 import { race } from "./lock.js";
 import * as last from "./last.js";
 import * as ledger from "./ledger.js";
+import { forget } from "./weather.js";
 
 const MENU = {
   home: ["home", "action=weather&type=home"],
@@ -50,14 +51,16 @@ export function start() {
   $("redeliver").addEventListener("click", redeliver);
   on("settings", ({ store }) => (down = store.down));
   on("reply", (reply) => hear(reply));
+  on("forecast", chat.sourced);
   on("replies", (replies) => {
     const before = new Map(heard);
     heard.clear();
     for (const reply of replies) {
       const left = before.get(name(reply)) ?? 0;
       before.set(name(reply), left - 1);
-      if (left > 0) heard.set(name(reply), (heard.get(name(reply)) ?? 0) + 1);
-      else hear(reply, false);
+      if (left <= 0) hear(reply, false);
+      else heard.set(name(reply), (heard.get(name(reply)) ?? 0) + 1);
+      if (reply.forecast) chat.sourced(reply);
     }
   });
   onLanguage(aim);
@@ -126,10 +129,14 @@ const press = (kind, times) =>
 
 const write = (text) => deliver({ type: "message", message: { type: "text", id: "1", text } }, text);
 
-/** `times` deliveries at once, each with its own event id, as LINE sends what was tapped so often. */
+/**
+ * `times` deliveries at once, each with its own event id, as LINE sends what was tapped so often. They would not meet over a
+ * kept forecast: it is forgotten first.
+ */
 async function deliver(event, text, times = 1, kind = "") {
   const apart = times <= 3;
   const marks = Array.from({ length: apart ? times : 1 }, () => chat.tapped(user, text, apart ? 1 : times, kind));
+  if (times > 1) await forget().catch(() => {});
   const deliveries = await sent("/playground/deliver", { user, events: [event], times, at_once: true }, marks);
   if (!deliveries) return;
   if (times > 1) race(deliveries, text);

@@ -8,6 +8,7 @@ use http::{Method, Request, Response, StatusCode};
 use job_events::{Body, token};
 use onetap_bus::Job;
 use onetap_store::lease::unique_token;
+use onetap_weather::Moment;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -16,7 +17,8 @@ use crate::clock::now_ms;
 use crate::deliver::{DeliverCall, redelivered};
 use crate::queue::DOMAIN;
 use crate::response::{Refusal, json_response, sse_response};
-use crate::runner::{Runner, USERS, Weather};
+use crate::runner::{Runner, USERS};
+use crate::weather::Behaviour;
 use crate::{live, origin};
 
 /// Lifetime of the tokens for jobs' streams.
@@ -31,7 +33,9 @@ struct RedeliverCall {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WeatherCall {
-    delay_ms: u64,
+    delay_ms: Option<u64>,
+    provider: Option<Behaviour>,
+    fallback: Option<Behaviour>,
 }
 
 #[derive(Deserialize)]
@@ -66,7 +70,9 @@ pub(crate) async fn answer(
     let allowed = match call {
         "config" | "live" => Method::GET,
         "weather" | "store" => Method::PUT,
-        "deliver" | "redeliver" | "jobs" | "consumer/kill" => Method::POST,
+        "deliver" | "redeliver" | "jobs" | "consumer/kill" | "weather/forget" | "weather/outdate" => {
+            Method::POST
+        }
         _ => return Err(Refusal::not_found()),
     };
     if request.method() != allowed {
@@ -81,6 +87,11 @@ pub(crate) async fn answer(
         "deliver" => deliver(runner, read(&request)?).await?,
         "redeliver" => redeliver(runner, &read::<RedeliverCall>(&request)?.user).await?,
         "weather" => set_weather(runner, &read(&request)?)?,
+        "weather/forget" => forget_weather(runner).await,
+        "weather/outdate" => {
+            runner.weather.forecasts.outdate(Moment::now());
+            json!({ "outdated": true })
+        }
         "store" => set_store(runner, &read(&request)?),
         "jobs" => send_jobs(runner, &read(&request)?)?,
         _ => {
@@ -135,15 +146,28 @@ async fn redeliver(runner: &Arc<Runner>, user: &str) -> Result<Value, Refusal> {
 }
 
 fn set_weather(runner: &Runner, call: &WeatherCall) -> Result<Value, Refusal> {
-    let Weather::Sample(sample) = &runner.weather else {
-        let why = "the weather is a real provider's: only the sample can be slowed down";
-        return Err(Refusal::new(StatusCode::CONFLICT, why));
-    };
-    if call.delay_ms > 10_000 {
+    let WeatherCall { delay_ms, provider, fallback } = *call;
+    if delay_ms.is_none() && provider.is_none() && fallback.is_none() {
+        return Err(Refusal::bad("none of delay_ms, provider and fallback is given"));
+    }
+    if delay_ms.is_some_and(|ms| ms > 10_000) {
         return Err(Refusal::bad("delay_ms is not 0 to 10000"));
     }
-    sample.set_delay(Duration::from_millis(call.delay_ms));
-    Ok(json!(runner.view.set(|settings| settings.weather.delay_ms = call.delay_ms)))
+    let weather = &runner.weather;
+    if fallback.is_some() && !weather.has_fallback() {
+        let why = "there is no fallback: WEATHER_FALLBACK_PROVIDER is unset, and the provider is a real one";
+        return Err(Refusal::new(StatusCode::CONFLICT, why));
+    }
+    delay_ms.into_iter().for_each(|ms| weather.set_delay(Duration::from_millis(ms)));
+    provider.into_iter().for_each(|behaviour| weather.set_provider(behaviour));
+    fallback.into_iter().for_each(|behaviour| weather.set_fallback(behaviour));
+    Ok(json!(runner.show_weather()))
+}
+
+async fn forget_weather(runner: &Runner) -> Value {
+    let deleted = runner.weather.forget(&*runner.store).await;
+    runner.show_weather();
+    json!({ "deleted": deleted })
 }
 
 fn set_store(runner: &Runner, call: &StoreCall) -> Value {

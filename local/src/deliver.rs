@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use onetap_line::signature::sign;
 use onetap_store::lease::unique_token;
+use onetap_weather::ForecastOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -60,6 +61,9 @@ struct DeliveredEvent {
     id: Value,
     r#type: Value,
     path: &'static str,
+    /// How the look-up of its forecast ended, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forecast: Option<&'static str>,
 }
 
 impl DeliverCall {
@@ -167,10 +171,14 @@ impl Runner {
         *request.body_mut() = body.into();
         let response = self.http.send(request, start + DELIVERY_TIMEOUT, 64 << 10).await;
         let mut outcomes = self.deliveries.outcomes(&id).into_iter();
-        let events = events.iter().map(|event| DeliveredEvent {
-            id: event["webhookEventId"].clone(),
-            r#type: event["type"].clone(),
-            path: path(outcomes.next().map(|ending| ending.ended)),
+        let events = events.iter().map(|event| {
+            let outcome = outcomes.next();
+            DeliveredEvent {
+                id: event["webhookEventId"].clone(),
+                r#type: event["type"].clone(),
+                path: path(outcome.map(|ending| ending.ended)),
+                forecast: outcome.and_then(|ending| ending.forecast).map(ForecastOutcome::label),
+            }
         });
         Delivered {
             status: response.map_or(0, |response| response.status().as_u16()),

@@ -46,8 +46,10 @@ impl<'a> Environment<'a> {
     pub(crate) fn new(given: &'a Variables<'a>, options: &Options, origin: &str) -> Environment<'a> {
         let mut fixed: Vec<_> = options.store.iter().map(|store| ("STORE", store.clone())).collect();
         if options.demo {
-            // The demo slows the weather down, so that its taps meet.
+            // The demo slows the weather down, so that its taps meet, and takes it down. An empty value is an unset one.
             fixed.push(("WEATHER_PROVIDER", "sample".to_owned()));
+            let unset = ["WEATHER_FALLBACK_PROVIDER", "WEATHER_FRESH_SECONDS", "WEATHER_STALE_SECONDS"];
+            fixed.extend(unset.map(|name| (name, String::new())));
         }
         let unset = SECRETS.into_iter().filter(|(name, _)| given.optional(name) == Ok(None));
         let generated = unset.map(|(name, used)| Generated { name, value: unique_token(), used }).collect();

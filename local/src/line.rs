@@ -27,6 +27,8 @@ pub(crate) struct Line {
 struct Recipient {
     user: String,
     delivery: String,
+    /// The number of its event in the delivery.
+    event: usize,
 }
 
 impl Line {
@@ -59,11 +61,11 @@ impl Line {
         }
         let events = WebhookBody::parse(body).map(|delivery| delivery.events).unwrap_or_default();
         let mut recipients = self.recipients.lock().unwrap_or_else(PoisonError::into_inner);
-        for event in events {
+        for (n, event) in events.into_iter().enumerate() {
             if let Some(token) = event.reply_token.filter(|token| recipients.get(token).is_none()) {
                 let user = event.source.user_id.unwrap_or_default();
                 self.api.issue(token.as_str());
-                recipients.insert(token, Recipient { user, delivery: delivery.to_owned() });
+                recipients.insert(token, Recipient { user, delivery: delivery.to_owned(), event: n });
             }
         }
     }
@@ -80,8 +82,8 @@ fn reply(taken: &AcceptedReply, recipient: Recipient, busy: Option<&str>) -> Rep
     let items = taken.messages.last().and_then(|message| message["quickReply"]["items"].as_array());
     let quick_replies = items.into_iter().flatten().map(|item| quick_reply(&item["action"])).collect();
     let path = if Some(text.as_str()) == busy { "busy" } else { "handled" };
-    let Recipient { user, delivery } = recipient;
-    Reply { at: now_ms(), user, text, path, quick_replies, delivery }
+    let Recipient { user, delivery, event } = recipient;
+    Reply { at: now_ms(), user, text, path, quick_replies, delivery, event, forecast: None }
 }
 
 fn quick_reply(action: &Value) -> Value {

@@ -79,7 +79,8 @@ impl Client {
 mod tests {
     use super::*;
     use crate::queue::Counts;
-    use crate::view::{Settings, StoreSetting, WeatherSetting};
+    use crate::view::{Settings, StoreSetting};
+    use crate::weather::WeatherSetting;
 
     async fn name(body: &mut Body) -> Option<String> {
         let frame = body.frame().await?.unwrap().into_data().unwrap();
@@ -90,7 +91,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_falls_behind_begins_anew_and_all_end_with_the_runner() {
         let store = StoreSetting { kind: "memory", down: false };
-        let view = Arc::new(View::new(Settings { store, weather: WeatherSetting { delay_ms: 0 } }));
+        let view = Arc::new(View::new(Settings { store, weather: WeatherSetting::default() }));
         let queue = Arc::new(JobQueue::new(Arc::clone(&view)));
         let shutdown = CancellationToken::new();
         let mut slow = body(Arc::clone(&view), queue, shutdown.clone());

@@ -34,6 +34,7 @@ files! {
     "phone.js" "text/javascript; charset=utf-8",
     "rows.js" "text/javascript; charset=utf-8",
     "tabs.js" "text/javascript; charset=utf-8",
+    "weather.js" "text/javascript; charset=utf-8",
     "words.js" "text/javascript; charset=utf-8",
 }
 

@@ -12,7 +12,6 @@ use onetap_line::testing::MessagingApi;
 use onetap_store::config::Backend;
 use onetap_store::{Batch, Commit, Error, Expect, Key, Store, Ttl};
 use onetap_weather::places::by_name;
-use onetap_weather::{Forecasts, Provider, ProviderConfig, Sample};
 use queue_consumer::QueueConsumer;
 use tokio_util::sync::CancellationToken;
 use webhook::Webhook;
@@ -25,25 +24,14 @@ use crate::line::Line;
 use crate::observed_store::ObservedStore;
 use crate::outage_store::OutageStore;
 use crate::queue::JobQueue;
-use crate::view::{Settings, StoreSetting, View, WeatherSetting};
+use crate::view::{Settings, StoreSetting, View};
+use crate::weather::Weather;
 
 /// The playground's two users. Their ids never change, so that a real store does not fill up with users.
 pub(crate) const USERS: [&str; 2] =
     ["U000000000000000000000000000a11ce", "U00000000000000000000000000000b0b"];
 /// The saved places of both users, so that the buttons for a saved place work from the first tap.
 const SAVED_PLACES: [(Saved, &str); 2] = [(Saved::Home, "新北市永和區"), (Saved::Office, "臺北市信義區")];
-
-/// Delay of the sample provider. It is as slow as a real one, so that a second tap can arrive before the first is
-/// answered.
-const SAMPLE_DELAY: Duration = Duration::from_millis(600);
-
-/// Where the weather comes from.
-pub(crate) enum Weather {
-    /// Made up, with a delay that can be set.
-    Sample(Arc<Sample>),
-    /// A real provider.
-    Real,
-}
 
 /// The state of the local playground: the functions, their store, and the fakes around them.
 pub(crate) struct Runner {
@@ -84,25 +72,9 @@ impl Runner {
         let store_config = onetap_store::Config::from_variables(variables)?;
         let backend = backend_name(&store_config.backend);
         let http = onetap_http::Client::new();
-        let weather_config = onetap_weather::Config::from_variables(variables)?;
-        let (weather, provider) = match &weather_config.provider {
-            ProviderConfig::Sample => {
-                let sample = Arc::new(Sample::new());
-                sample.set_delay(SAMPLE_DELAY);
-                (Weather::Sample(Arc::clone(&sample)), sample as Arc<dyn Provider>)
-            }
-            real => (Weather::Real, real.open(&http)),
-        };
-        let fallback = weather_config.fallback.as_ref().map(|fallback| fallback.open(&http));
-        let forecasts = Arc::new(Forecasts::new(provider, fallback, weather_config.keep));
-        let delay_ms = match weather {
-            Weather::Sample(_) => u64::try_from(SAMPLE_DELAY.as_millis()).unwrap_or_default(),
-            Weather::Real => 0,
-        };
-        let settings = Settings {
-            store: StoreSetting { kind: backend, down: false },
-            weather: WeatherSetting { delay_ms },
-        };
+        let weather = Weather::open(&onetap_weather::Config::from_variables(variables)?, &http);
+        let settings =
+            Settings { store: StoreSetting { kind: backend, down: false }, weather: weather.setting() };
         let view = Arc::new(View::new(settings));
         let real_store =
             onetap_store::open(&store_config).map_err(|error| explain(error, &store_config.backend))?;
@@ -126,7 +98,7 @@ impl Runner {
             job_secret: job_events_config.secrets.first().cloned().unwrap_or_else(|| Secret::new("")),
             last_transaction_ttl: webhook_config.ledger.last_transaction,
             lock_ttl: webhook_config.lock.as_ref().map(|lock| lock.ttl),
-            webhook: Webhook::new(store(), forecasts, &http, webhook_config)?,
+            webhook: Webhook::new(store(), Arc::clone(&weather.forecasts), &http, webhook_config)?,
             edit: EditLastTransaction::new(store(), edit_config),
             job_events: JobEvents::new(store(), job_events_config),
             webhook_uri: format!("http://{address}/line/webhook").parse().map_err(invalid_port)?,
@@ -140,6 +112,11 @@ impl Runner {
             shutdown,
         };
         Ok((runner, consumer))
+    }
+
+    /// Shows the weather's state on the page. Returns all settings.
+    pub(crate) fn show_weather(&self) -> Settings {
+        self.view.set(|settings| settings.weather = self.weather.setting())
     }
 
     /// Gives each of the two users a home and an office, unless the user has a profile. This is the first store call:

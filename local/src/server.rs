@@ -175,8 +175,12 @@ async fn webhook(runner: &Runner, request: Request<Bytes>) -> Response<Body> {
     let request = request.map(|body| lambda_http::Body::Binary(body.into()));
     let mut response = runner.webhook.handle(request).await;
     let endings: Option<Endings> = response.extensions_mut().remove();
-    if let (Some(delivery), Some(Endings(ended))) = (own, endings) {
-        runner.deliveries.ended(delivery, ended);
+    let Endings(endings) = endings.unwrap_or_default();
+    let forecasts: Vec<_> = endings.iter().map(|ending| Some(ending.forecast?.label())).collect();
+    runner.view.looked_up(&delivery, &forecasts);
+    runner.show_weather();
+    if let Some(delivery) = own {
+        runner.deliveries.ended(delivery, endings);
     }
     response.map(|body| whole_body(Bytes::copy_from_slice(body.as_ref())))
 }

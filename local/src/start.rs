@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments::Options;
 use crate::environment::{Environment, Generated};
 use crate::runner::Runner;
-use crate::{live, server};
+use crate::{demo, live, server};
 
 const DEFAULT_PORT: u16 = 9000;
 /// Time limit for [`Local::stop`].
@@ -86,8 +86,9 @@ impl Local {
         let api = MessagingApi::start(Secret::new(token)).map_err(|error| StartError::Port(0, error))?;
         let uses_stub = environment.line_stub(api.url(), options);
         let shutdown = CancellationToken::new();
+        let times = if options.demo { demo::TIMES } else { options.times };
         let (runner, consumer) =
-            Runner::build(&environment.variables(), options.times, address, api, shutdown.clone())?;
+            Runner::build(&environment.variables(), times, address, api, shutdown.clone())?;
         let generated = environment.into_generated();
         runner.create_profiles().await.map_err(|error| StartError::Store(runner.backend, error))?;
 

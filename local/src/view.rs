@@ -13,6 +13,7 @@ use tokio::sync::{Notify, broadcast};
 
 use crate::clock::now_ms;
 use crate::queue::Counts;
+use crate::weather::WeatherSetting;
 
 /// Largest number of keys; the least recently written are dropped first.
 const MAX_KEYS: usize = 10_000;
@@ -36,24 +37,23 @@ pub(crate) struct Reply {
     pub(crate) path: &'static str,
     pub(crate) quick_replies: Vec<serde_json::Value>,
     pub(crate) delivery: String,
+    /// The number of its event in the delivery.
+    pub(crate) event: usize,
+    /// How the look-up of its forecast ended, once that is known.
+    pub(crate) forecast: Option<&'static str>,
 }
 
 /// What can be set at the playground.
-#[derive(Clone, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Settings {
     pub(crate) store: StoreSetting,
     pub(crate) weather: WeatherSetting,
 }
 
-#[derive(Clone, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct StoreSetting {
     pub(crate) kind: &'static str,
     pub(crate) down: bool,
-}
-
-#[derive(Clone, Serialize)]
-pub(crate) struct WeatherSetting {
-    pub(crate) delay_ms: u64,
 }
 
 /// A record of a job's log or of the bus, as it was committed. A user's ledger is not among them: the page reads it as
@@ -111,7 +111,16 @@ struct Unsent {
     records: usize,
     /// How many of the newest replies are new.
     replies: usize,
+    forecasts: Vec<LookedUp>,
     settings: bool,
+}
+
+/// How the look-up of a reply's forecast ended.
+#[derive(Serialize)]
+struct LookedUp {
+    delivery: String,
+    event: usize,
+    forecast: &'static str,
 }
 
 impl fmt::Debug for View {
@@ -187,11 +196,24 @@ impl View {
         });
     }
 
+    /// Shows how the look-ups of a delivery's forecasts ended, by event. Its replies came before.
+    pub(crate) fn looked_up(&self, delivery: &str, forecasts: &[Option<&'static str>]) {
+        self.change(|state| {
+            for reply in state.replies.iter_mut().filter(|reply| reply.delivery == delivery) {
+                reply.forecast = forecasts.get(reply.event).copied().flatten();
+                let (delivery, event) = (delivery.to_owned(), reply.event);
+                let looked_up = reply.forecast.map(|forecast| LookedUp { delivery, event, forecast });
+                state.unsent.forecasts.extend(looked_up);
+            }
+        });
+    }
+
     /// Changes the settings, and returns the new ones.
     pub(crate) fn set(&self, change: impl FnOnce(&mut Settings)) -> Settings {
         self.change(|state| {
+            let before = state.settings.clone();
             change(&mut state.settings);
-            state.unsent.settings = true;
+            state.unsent.settings |= state.settings != before;
             state.settings.clone()
         })
     }
@@ -310,6 +332,9 @@ impl State {
         }
         for reply in newest(&self.replies, unsent.replies) {
             updates.push(event("reply", &json!(reply)));
+        }
+        for looked_up in &unsent.forecasts {
+            updates.push(event("forecast", &json!(looked_up)));
         }
         if unsent.settings {
             updates.push(event("settings", &json!(self.settings)));

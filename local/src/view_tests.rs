@@ -8,7 +8,7 @@ use super::*;
 fn view() -> View {
     View::new(Settings {
         store: StoreSetting { kind: "memory", down: false },
-        weather: WeatherSetting { delay_ms: 0 },
+        weather: WeatherSetting::default(),
     })
 }
 
@@ -163,7 +163,17 @@ fn keys_records_and_replies_are_bounded() {
         assert!(view.applied(&batch, &[Position::new(1, 0)], now_ms()).is_empty());
         let text = n.to_string();
         let (user, delivery) = (String::new(), String::new());
-        view.replied(Reply { at: 0, user, text, path: "handled", quick_replies: vec![], delivery });
+        let reply = Reply {
+            at: 0,
+            user,
+            text,
+            path: "handled",
+            quick_replies: vec![],
+            delivery,
+            event: 0,
+            forecast: None,
+        };
+        view.replied(reply);
     }
     let all = snapshot(&view);
     let names: Vec<&str> =
@@ -176,4 +186,44 @@ fn keys_records_and_replies_are_bounded() {
     assert_eq!(all["replies"].as_array().unwrap().len(), MAX_REPLIES_IN_SNAPSHOT);
     assert_eq!(view.state().records.len(), MAX_RECORDS);
     assert_eq!(view.state().replies.len(), MAX_REPLIES);
+}
+
+#[test]
+fn where_a_forecast_came_from_is_told_after_its_reply_and_stays_with_it() {
+    let view = view();
+    let (_, mut updates) = view.subscribe(Counts::default());
+    let reply = |event| Reply {
+        at: 0,
+        user: String::new(),
+        text: String::new(),
+        path: "handled",
+        quick_replies: vec![],
+        delivery: "d1".to_owned(),
+        event,
+        forecast: None,
+    };
+    // The first was sent to the page before the delivery ended.
+    view.replied(reply(0));
+    view.flush(Counts::default());
+    view.replied(reply(2));
+    view.looked_up("d1", &[Some("fetched"), None, Some("kept")]);
+    view.looked_up("d2", &[Some("stale")]);
+    view.flush(Counts::default());
+    let told: Vec<String> = std::iter::from_fn(|| updates.try_recv().ok())
+        .map(|update| String::from_utf8(update.to_vec()).unwrap())
+        .filter(|update| update.starts_with("event: forecast"))
+        .collect();
+    let event = |text: &str| format!("event: forecast\ndata: {text}\n\n");
+    assert_eq!(
+        told,
+        [
+            event(r#"{"delivery":"d1","event":0,"forecast":"fetched"}"#),
+            event(r#"{"delivery":"d1","event":2,"forecast":"kept"}"#),
+        ]
+    );
+    let all = snapshot(&view);
+    assert_eq!(
+        (&all["replies"][0]["forecast"], &all["replies"][1]["forecast"]),
+        (&json!("fetched"), &json!("kept"))
+    );
 }

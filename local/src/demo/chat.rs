@@ -15,6 +15,7 @@ impl Story {
     /// A button that is tapped `times` at once.
     pub(super) async fn taps(&self, user: &str, times: usize) -> Result<Row, CallError> {
         self.write(user, "設定住家 永和區").await?;
+        self.forget_forecasts().await?;
         let before = self.replies(user).await?.len();
         let tap = json!({ "type": "postback", "postback": { "data": HOME } });
         self.deliver(user, tap, times).await?;
@@ -74,6 +75,7 @@ impl Story {
 
     /// A forecast, which needs no store, during an outage.
     pub(super) async fn outage(&self, user: &str) -> Result<Row, CallError> {
+        self.forget_forecasts().await?;
         let before = self.replies(user).await?.len();
         self.set("store", &json!({ "down": true })).await?;
         let asked = self.write(user, "永和區").await;

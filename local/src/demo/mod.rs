@@ -5,6 +5,7 @@ mod chat;
 mod jobs;
 mod ledger;
 mod table;
+mod weather;
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,16 @@ use serde_json::{Value, json};
 use crate::client::{CallError, Client};
 use table::{Row, all_right, render};
 
-/// Delay of the weather: long enough for taps to meet, and below the time limit of a forecast, which is a second.
+/// Delay of the weather: long enough for taps to meet, and below half of [`TIMES`]' limit for a forecast, after which the
+/// fallback is asked.
 const WEATHER_DELAY_MS: u64 = 700;
+
+/// The webhook's time limits in the demo: a forecast has twice its usual time, so that taps have longer to meet.
+pub(crate) const TIMES: webhook::Times = webhook::Times {
+    delivery: Duration::from_millis(2800),
+    forecast: Duration::from_secs(2),
+    reply: Duration::from_millis(500),
+};
 
 /// What the chapters share.
 struct Story {
@@ -74,6 +83,11 @@ impl Story {
         rows.push(self.three_entries(&ben).await.unwrap_or_else(|p| Row::failed("three entries", &p)));
         print("  the store goes down, and Ann asks for a forecast");
         rows.push(self.outage(&ann).await.unwrap_or_else(|p| Row::failed("a store that is down", &p)));
+        print("  the weather provider goes down, and all three ask for a forecast");
+        let all = [ann.as_str(), &ben, &eve];
+        rows.push(
+            self.provider_down(all).await.unwrap_or_else(|p| Row::failed("a provider that is down", &p)),
+        );
         print("  Eve edits the lunch from two places at once, then from a stale page");
         rows.extend(self.edits(&eve).await.unwrap_or_else(|p| vec![Row::failed("two edits at once", &p)]));
         print("  Eve's dinner is sent twice under one key, with an edit in between");
@@ -81,7 +95,7 @@ impl Story {
         print("  a job goes through the queue three times over, shuffled; its consumer dies halfway");
         rows.extend(self.job().await.unwrap_or_else(|p| vec![Row::failed("a job", &p)]));
         print("  everybody has their data erased");
-        rows.push(self.erase(&[&ann, &ben, &eve]).await.unwrap_or_else(|p| Row::failed("the end", &p)));
+        rows.push(self.erase(&all).await.unwrap_or_else(|p| Row::failed("the end", &p)));
         rows
     }
 
@@ -89,10 +103,20 @@ impl Story {
         self.client.json(Method::PUT, &format!("/playground/{what}"), to).await
     }
 
-    /// Delivers an event of `user`, `times` at once. Returns the path of each.
-    async fn deliver(&self, user: &str, event: Value, times: usize) -> Result<Vec<String>, CallError> {
+    /// Has kept forecasts forgotten: the next one is fetched, which takes its time.
+    async fn forget_forecasts(&self) -> Result<(), CallError> {
+        self.client.json(Method::POST, "/playground/weather/forget", &json!({})).await.map(drop)
+    }
+
+    /// Delivers an event of `user`, `times` at once.
+    async fn post(&self, user: &str, event: Value, times: usize) -> Result<Value, CallError> {
         let body = json!({ "user": user, "events": [event], "times": times });
-        Ok(paths(&self.client.json(Method::POST, "/playground/deliver", &body).await?))
+        self.client.json(Method::POST, "/playground/deliver", &body).await
+    }
+
+    /// The same; returns the path of each.
+    async fn deliver(&self, user: &str, event: Value, times: usize) -> Result<Vec<String>, CallError> {
+        Ok(paths(&self.post(user, event, times).await?))
     }
 
     async fn write(&self, user: &str, text: &str) -> Result<Vec<String>, CallError> {

@@ -1,6 +1,6 @@
 // The page itself: widths, colours, languages, and what it says when the runner is away.
 import assert from "node:assert/strict";
-import { count, text, until } from "./browser.mjs";
+import { count, delay, text, until } from "./browser.mjs";
 
 /** Something in every part, so that there is something to be too wide. */
 async function fill(page) {
@@ -97,12 +97,13 @@ export async function lost(browser) {
 
 /** The picture of the README, and its three sisters. */
 export async function pictures(browser) {
-  const size = { viewport: { width: 1280, height: 1290 }, refusals: [412] };
+  const size = { viewport: { width: 1280, height: 1410 }, refusals: [412] };
   const page = await browser.open(size);
   await fill(page);
   await page.locator("#text").fill("計程車 250 現金");
   await page.locator("#text").press("Enter");
   await count(page, "#entries tr", 5);
+  await delay(page, 1000);
   await page.locator("#twenty").click();
   // With the lock held, if this machine is quick enough to show it.
   await page.locator(".holding.held").first().waitFor({ timeout: 5000 }).catch(() => {});

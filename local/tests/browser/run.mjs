@@ -6,9 +6,10 @@ import * as chat from "./chat.mjs";
 import * as last from "./last.mjs";
 import * as ledger from "./ledger.mjs";
 import * as page from "./page.mjs";
+import * as weather from "./weather.mjs";
 
 const [base, screenshots, name] = process.argv.slice(2);
-const play = { ...bus, ...chat, ...last, ...ledger, ...page }[name];
+const play = { ...bus, ...chat, ...last, ...ledger, ...page, ...weather }[name];
 if (!play) throw new Error(`there is no scenario ${name}`);
 mkdirSync(screenshots, { recursive: true });
 

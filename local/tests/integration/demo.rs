@@ -27,6 +27,7 @@ fn is_whole(told: &str, store: &str) {
         "forecast, 19 please wait",
         "1 entry, 1 reply, 3 passed over",
         "3 rows in the ledger, 215 TWD, 1 reply, 3 passed over",
+        "1 from the fallback, 2 kept, 1 call of the provider, 1 call of the fallback",
         "2 accepted, 2 kept",
         "1 conflict told, 0 changes",
         "1 write, 1 same answer again, 0 edits lost",
@@ -48,6 +49,8 @@ fn the_story_is_told_right_on_memory() {
 fn the_story_needs_neither_real_weather_nor_a_real_line() {
     let real = [
         ("WEATHER_PROVIDER", "open-meteo".to_owned()),
+        ("WEATHER_FALLBACK_PROVIDER", "sample".to_owned()),
+        ("WEATHER_FRESH_SECONDS", "0".to_owned()),
         ("OPEN_METEO_BASE_URL", "http://127.0.0.1:1".to_owned()),
         ("LINE_API_BASE_URL", "http://127.0.0.1:1".to_owned()),
     ];

@@ -6,3 +6,4 @@ mod demo;
 mod runner;
 mod runner_program;
 mod support;
+mod weather;

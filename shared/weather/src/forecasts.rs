@@ -9,6 +9,7 @@
 //! The store is the caller's: it reads the keys that it is given, and writes the forecast that was fetched.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -91,6 +92,10 @@ pub struct Forecasts {
     keep: Keep,
     /// At most one entry a township.
     townships: Mutex<HashMap<String, Arc<Township>>>,
+    /// What was fetched up to this second, since 1970, is out of date.
+    outdated: AtomicI64,
+    /// What was fetched up to this second is not read from the store.
+    forgotten: AtomicI64,
 }
 
 /// The forecasts of one township.
@@ -115,7 +120,30 @@ impl Forecasts {
     /// The forecasts of `provider`, and of `fallback` where that fails or is late.
     pub fn new(provider: Arc<dyn Provider>, fallback: Option<Arc<dyn Provider>>, keep: Keep) -> Forecasts {
         let upstreams = [provider].into_iter().chain(fallback).map(Upstream::new).collect();
-        Forecasts { upstreams, keep, townships: Mutex::default() }
+        let [outdated, forgotten] = [const { AtomicI64::new(i64::MIN) }; 2];
+        Forecasts { upstreams, keep, townships: Mutex::default(), outdated, forgotten }
+    }
+
+    /// Makes what is kept out of date, as if it were older than `fresh`: it is used only if no provider has a forecast.
+    /// For those who try that out and do not want to wait.
+    pub fn outdate(&self, now: Moment) {
+        self.outdated.store(now.unix(), Ordering::Relaxed);
+    }
+
+    /// Forgets what is kept, and asks every provider again. Returns the keys under which the store may have what this process
+    /// kept: they are the caller's to delete. What else is in the store is not believed any more.
+    pub fn forget(&self, now: Moment) -> Vec<String> {
+        self.forgotten.store(now.unix(), Ordering::Relaxed);
+        // What is fetched in this very second is fresh.
+        self.outdated.store(i64::MIN, Ordering::Relaxed);
+        self.upstreams.iter().for_each(Upstream::end_pause);
+        let townships = std::mem::take(&mut *self.townships());
+        townships.values().flat_map(|township| self.keys(&township.place)).collect()
+    }
+
+    /// Until when each provider is not asked: the provider, then the fallback.
+    pub fn paused_until(&self, now: Moment) -> Vec<Option<Moment>> {
+        self.upstreams.iter().map(|upstream| upstream.paused_until(now)).collect()
     }
 
     /// Opens a connection to the provider for the first forecast. The fallback is seldom asked, and is left alone.
@@ -148,7 +176,9 @@ impl Forecasts {
         // Somebody asked for the same township while this call waited: it takes the same answer.
         if township.kept().rounds != rounds {
             let mut shared = self.stale(&township, now);
-            if shared.forecast.as_ref().is_some_and(|forecast| age(forecast, now) <= self.keep.fresh) {
+            let is_of_now =
+                |forecast: &Forecast| age(forecast, now) <= self.keep.fresh && !self.is_outdated(forecast);
+            if shared.forecast.as_ref().is_some_and(is_of_now) {
                 shared.outcome = ForecastOutcome::Kept;
             }
             return shared;
@@ -166,14 +196,15 @@ impl Forecasts {
         read: impl AsyncFnOnce(&[String]) -> Option<Vec<Option<String>>>,
     ) -> LookedUp {
         let place = &township.place;
-        let key = |upstream: &Upstream| format!("weather:{}:{}", upstream.name(), place.name());
-        let keys: Vec<String> = self.upstreams.iter().map(key).collect();
+        let keys = self.keys(place);
         // A store that is slow leaves half of the time to the providers.
         let stored = timeout_at(halfway_to(deadline), read(&keys)).await.ok().flatten();
         for (n, text) in stored.iter().flatten().enumerate() {
             let forecast = text.as_deref().and_then(|text| Forecast::from_json(place, text));
-            let latest = now.unix() + MAX_AHEAD_SECONDS;
-            if let Some(forecast) = forecast.filter(|forecast| forecast.fetched.unix() <= latest) {
+            let (forgotten, latest) =
+                (self.forgotten.load(Ordering::Relaxed), now.unix() + MAX_AHEAD_SECONDS);
+            let believed = |fetched: i64| forgotten < fetched && fetched <= latest;
+            if let Some(forecast) = forecast.filter(|forecast| believed(forecast.fetched.unix())) {
                 township.keep(n, forecast);
             }
         }
@@ -212,7 +243,11 @@ impl Forecasts {
     /// A kept forecast that is fresh, of the provider before one of the fallback.
     fn fresh(&self, township: &Township, now: Moment) -> Option<LookedUp> {
         let kept = township.kept();
-        let fresh = kept.forecasts.iter().flatten().find(|forecast| age(forecast, now) < self.keep.fresh)?;
+        let fresh = kept
+            .forecasts
+            .iter()
+            .flatten()
+            .find(|forecast| age(forecast, now) < self.keep.fresh && !self.is_outdated(forecast))?;
         Some(LookedUp { forecast: Some(fresh.clone()), outcome: ForecastOutcome::Kept, to_store: None })
     }
 
@@ -225,13 +260,26 @@ impl Forecasts {
         LookedUp { forecast, outcome, to_store: None }
     }
 
+    fn is_outdated(&self, forecast: &Forecast) -> bool {
+        forecast.fetched.unix() <= self.outdated.load(Ordering::Relaxed)
+    }
+
+    /// Where the store keeps the forecasts of `place`, by upstream.
+    fn keys(&self, place: &Place) -> Vec<String> {
+        let key = |upstream: &Upstream| format!("weather:{}:{}", upstream.name(), place.name());
+        self.upstreams.iter().map(key).collect()
+    }
+
+    fn townships(&self) -> MutexGuard<'_, HashMap<String, Arc<Township>>> {
+        self.townships.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn township(&self, place: &Place) -> Arc<Township> {
-        let mut townships = self.townships.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || {
             let kept = Kept { forecasts: vec![None; self.upstreams.len()], rounds: 0 };
             Arc::new(Township { place: *place, turn: tokio::sync::Mutex::default(), kept: Mutex::new(kept) })
         };
-        Arc::clone(townships.entry(place.name()).or_insert_with(new))
+        Arc::clone(self.townships().entry(place.name()).or_insert_with(new))
     }
 }
 

@@ -46,6 +46,17 @@ impl Upstream {
         now.unix() < self.health().paused_until
     }
 
+    /// Until when it is not asked.
+    pub(crate) fn paused_until(&self, now: Moment) -> Option<Moment> {
+        let until = self.health().paused_until;
+        Moment::from_unix(until).filter(|_| now.unix() < until)
+    }
+
+    /// Forgets that it has failed.
+    pub(crate) fn end_pause(&self) {
+        *self.health() = Health::default();
+    }
+
     /// Asks the provider, until `deadline`.
     pub(crate) async fn ask(&self, place: &Place, now: Moment, deadline: Instant) -> Result<Forecast, Error> {
         let answer = timeout_at(deadline, self.provider.forecast(place, deadline)).await;

@@ -271,6 +271,54 @@ async fn a_provider_that_keeps_failing_is_asked_twice_a_minute() {
 }
 
 #[tokio::test]
+async fn what_is_forgotten_is_fetched_again_also_if_the_store_still_has_it() {
+    let stage = Stage::new();
+    assert_eq!(stage.outcome(NOON).await, Fetched);
+    assert_eq!(
+        stage.forecasts.forget(moment(NOON)),
+        ["weather:first:臺北市信義區", "weather:second:臺北市信義區"]
+    );
+    assert_eq!(stage.outcome(NOON + 1).await, Fetched);
+    assert_eq!((stage.calls(), stage.outcome(NOON + 2).await), ((2, 0), Kept));
+    // Nothing is left to fall back on, either.
+    stage.provider.set(Behaviour::Fails(Error::Unavailable));
+    stage.fallback.set(Behaviour::Fails(Error::Unavailable));
+    assert_eq!(stage.forecasts.forget(moment(NOON + 2)).len(), 2);
+    assert_eq!(stage.outcome(NOON + 3).await, Failed);
+}
+
+#[tokio::test]
+async fn forgetting_ends_the_pauses_of_the_providers() {
+    let stage = Stage::new();
+    stage.provider.set(Behaviour::Fails(Error::RateLimited));
+    assert_eq!(stage.outcome(NOON).await, Fallback);
+    assert_eq!(stage.forecasts.paused_until(moment(NOON)), [Some(moment(NOON + 61)), None]);
+    assert_eq!(stage.forecasts.paused_until(moment(NOON + 61)), [None, None]);
+    let _ = stage.forecasts.forget(moment(NOON));
+    assert_eq!(stage.forecasts.paused_until(moment(NOON)), [None, None]);
+    stage.provider.set(Behaviour::Answers { unix: NOON + 1 });
+    assert_eq!(stage.outcome(NOON + 1).await, Fetched);
+}
+
+#[tokio::test]
+async fn what_is_made_out_of_date_is_used_only_if_no_provider_has_a_forecast() {
+    let stage = Stage::new();
+    let first = stage.look_up(xinyi(), NOON).await.forecast;
+    stage.forecasts.outdate(moment(NOON));
+    stage.provider.set(Behaviour::Fails(Error::Unavailable));
+    stage.fallback.set(Behaviour::Fails(Error::Unavailable));
+    let stale = stage.look_up(xinyi(), NOON).await;
+    assert_eq!((stale.outcome, stale.forecast), (Stale, first));
+    stage.provider.set(Behaviour::Answers { unix: NOON + 1 });
+    assert_eq!(stage.outcome(NOON + 1).await, Fetched);
+    assert_eq!(stage.outcome(NOON + 1).await, Kept);
+    // Forgetting ends that as well: what is fetched in the same second is fresh.
+    stage.forecasts.outdate(moment(NOON + 2));
+    let _ = stage.forecasts.forget(moment(NOON + 2));
+    assert_eq!((stage.outcome(NOON + 2).await, stage.outcome(NOON + 2).await), (Fetched, Kept));
+}
+
+#[tokio::test]
 async fn what_another_program_left_in_the_store_is_not_believed() {
     let later = Sample::at(xinyi(), moment(NOON + 301)).to_json();
     for value in ["", "1", "null", "{}", "[]", r#"{"fetched":"noon","periods":[]}"#, later.as_str()] {
