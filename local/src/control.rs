@@ -8,7 +8,6 @@ use http::{Method, Request, Response, StatusCode};
 use job_events::{Body, token};
 use onetap_bus::Job;
 use onetap_store::lease::unique_token;
-use onetap_weather::Moment;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -89,7 +88,7 @@ pub(crate) async fn answer(
         "weather" => set_weather(runner, &read(&request)?)?,
         "weather/forget" => forget_weather(runner).await,
         "weather/outdate" => {
-            runner.weather.forecasts.outdate(Moment::now());
+            runner.weather.outdate(&*runner.store).await;
             json!({ "outdated": true })
         }
         "store" => set_store(runner, &read(&request)?),

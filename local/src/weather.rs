@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onetap_store::{Batch, Commit, Key, Store};
-use onetap_weather::{Config, Error, Forecast, Forecasts, Moment, Place, Provider, ProviderConfig, Sample};
+use onetap_weather::{
+    Config, Error, Forecast, Forecasts, Moment, Place, Provider, ProviderConfig, Sample, places,
+};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -118,6 +120,7 @@ pub(crate) struct Weather {
     pub(crate) forecasts: Arc<Forecasts>,
     provider: Arc<FaultyProvider>,
     fallback: Option<Arc<FaultyProvider>>,
+    fresh: Duration,
 }
 
 impl Weather {
@@ -133,7 +136,7 @@ impl Weather {
         let fallback = fallback.map(|fallback| FaultyProvider::new(fallback, Duration::ZERO));
         let second = fallback.clone().map(|fallback| fallback as Arc<dyn Provider>);
         let forecasts = Arc::new(Forecasts::new(provider.clone(), second, config.keep));
-        Weather { forecasts, provider, fallback }
+        Weather { forecasts, provider, fallback, fresh: config.keep.fresh }
     }
 
     pub(crate) fn has_fallback(&self) -> bool {
@@ -167,16 +170,28 @@ impl Weather {
         WeatherSetting { delay_ms, providers }
     }
 
-    /// Forgets the kept forecasts and the pauses, and deletes what `store` has of them. Returns how many it deleted. During an
-    /// outage the store keeps them, but this process does not believe them.
+    /// Forgets the kept forecasts and the pauses, in this process and in `store`. Returns how many the store had.
     pub(crate) async fn forget(&self, store: &dyn Store) -> usize {
-        let keys: Vec<Key> = self.forecasts.forget(Moment::now()).iter().flat_map(Key::new).collect();
-        if keys.is_empty() {
-            return 0;
-        }
+        self.forecasts.forget();
+        self.delete_stored(store).await
+    }
+
+    /// Makes the kept forecasts out of date: those in this process older, and those in `store`, which are younger, go.
+    pub(crate) async fn outdate(&self, store: &dyn Store) {
+        self.forecasts.age_kept(self.fresh);
+        self.delete_stored(store).await;
+    }
+
+    async fn delete_stored(&self, store: &dyn Store) -> usize {
+        let names = places::all().iter().flat_map(|place| self.forecasts.keys(place));
+        let keys: Vec<Key> = names.flat_map(Key::new).collect();
+        // During an outage the store keeps them.
         let Ok(there) = store.get_all(&keys).await else { return 0 };
         let found = keys.iter().zip(there).filter_map(|(key, value)| Some((key, value?)));
         let deletions: Vec<Batch> = found.map(|(key, value)| Batch::new().delete(key, value)).collect();
+        if deletions.is_empty() {
+            return 0;
+        }
         let commits = store.commit_each(&deletions).await;
         // What is refused was written meanwhile: a newer forecast, which stays.
         commits.iter().filter(|commit| matches!(commit, Ok(Commit::Applied(_)))).count()

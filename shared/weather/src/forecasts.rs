@@ -9,7 +9,6 @@
 //! The store is the caller's: it reads the keys that it is given, and writes the forecast that was fetched.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -92,10 +91,6 @@ pub struct Forecasts {
     keep: Keep,
     /// At most one entry a township.
     townships: Mutex<HashMap<String, Arc<Township>>>,
-    /// What was fetched up to this second, since 1970, is out of date.
-    outdated: AtomicI64,
-    /// What was fetched up to this second is not read from the store.
-    forgotten: AtomicI64,
 }
 
 /// The forecasts of one township.
@@ -120,25 +115,25 @@ impl Forecasts {
     /// The forecasts of `provider`, and of `fallback` where that fails or is late.
     pub fn new(provider: Arc<dyn Provider>, fallback: Option<Arc<dyn Provider>>, keep: Keep) -> Forecasts {
         let upstreams = [provider].into_iter().chain(fallback).map(Upstream::new).collect();
-        let [outdated, forgotten] = [const { AtomicI64::new(i64::MIN) }; 2];
-        Forecasts { upstreams, keep, townships: Mutex::default(), outdated, forgotten }
+        Forecasts { upstreams, keep, townships: Mutex::default() }
     }
 
-    /// Makes what is kept out of date, as if it were older than `fresh`: it is used only if no provider has a forecast.
-    /// For those who try that out and do not want to wait.
-    pub fn outdate(&self, now: Moment) {
-        self.outdated.store(now.unix(), Ordering::Relaxed);
-    }
-
-    /// Forgets what is kept, and asks every provider again. Returns the keys under which the store may have what this process
-    /// kept: they are the caller's to delete. What else is in the store is not believed any more.
-    pub fn forget(&self, now: Moment) -> Vec<String> {
-        self.forgotten.store(now.unix(), Ordering::Relaxed);
-        // What is fetched in this very second is fresh.
-        self.outdated.store(i64::MIN, Ordering::Relaxed);
+    /// Forgets what is kept in this process, and asks every provider again. What the store has under [`keys`](Forecasts::keys)
+    /// is the caller's to delete.
+    pub fn forget(&self) {
         self.upstreams.iter().for_each(Upstream::end_pause);
-        let townships = std::mem::take(&mut *self.townships());
-        townships.values().flat_map(|township| self.keys(&township.place)).collect()
+        self.townships().clear();
+    }
+
+    /// Makes what is kept in this process older, for those who try out what happens then and do not want to wait.
+    pub fn age_kept(&self, by: Duration) {
+        let seconds = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
+        for township in self.townships().values() {
+            for forecast in township.kept().forecasts.iter_mut().flatten() {
+                let older = forecast.fetched.unix().saturating_sub(seconds);
+                forecast.fetched = Moment::from_unix(older).unwrap_or(forecast.fetched);
+            }
+        }
     }
 
     /// Until when each provider is not asked: the provider, then the fallback.
@@ -176,9 +171,7 @@ impl Forecasts {
         // Somebody asked for the same township while this call waited: it takes the same answer.
         if township.kept().rounds != rounds {
             let mut shared = self.stale(&township, now);
-            let is_of_now =
-                |forecast: &Forecast| age(forecast, now) <= self.keep.fresh && !self.is_outdated(forecast);
-            if shared.forecast.as_ref().is_some_and(is_of_now) {
+            if shared.forecast.as_ref().is_some_and(|forecast| age(forecast, now) <= self.keep.fresh) {
                 shared.outcome = ForecastOutcome::Kept;
             }
             return shared;
@@ -201,10 +194,8 @@ impl Forecasts {
         let stored = timeout_at(halfway_to(deadline), read(&keys)).await.ok().flatten();
         for (n, text) in stored.iter().flatten().enumerate() {
             let forecast = text.as_deref().and_then(|text| Forecast::from_json(place, text));
-            let (forgotten, latest) =
-                (self.forgotten.load(Ordering::Relaxed), now.unix() + MAX_AHEAD_SECONDS);
-            let believed = |fetched: i64| forgotten < fetched && fetched <= latest;
-            if let Some(forecast) = forecast.filter(|forecast| believed(forecast.fetched.unix())) {
+            let latest = now.unix() + MAX_AHEAD_SECONDS;
+            if let Some(forecast) = forecast.filter(|forecast| forecast.fetched.unix() <= latest) {
                 township.keep(n, forecast);
             }
         }
@@ -243,11 +234,7 @@ impl Forecasts {
     /// A kept forecast that is fresh, of the provider before one of the fallback.
     fn fresh(&self, township: &Township, now: Moment) -> Option<LookedUp> {
         let kept = township.kept();
-        let fresh = kept
-            .forecasts
-            .iter()
-            .flatten()
-            .find(|forecast| age(forecast, now) < self.keep.fresh && !self.is_outdated(forecast))?;
+        let fresh = kept.forecasts.iter().flatten().find(|forecast| age(forecast, now) < self.keep.fresh)?;
         Some(LookedUp { forecast: Some(fresh.clone()), outcome: ForecastOutcome::Kept, to_store: None })
     }
 
@@ -260,12 +247,8 @@ impl Forecasts {
         LookedUp { forecast, outcome, to_store: None }
     }
 
-    fn is_outdated(&self, forecast: &Forecast) -> bool {
-        forecast.fetched.unix() <= self.outdated.load(Ordering::Relaxed)
-    }
-
-    /// Where the store keeps the forecasts of `place`, by upstream.
-    fn keys(&self, place: &Place) -> Vec<String> {
+    /// Where the store keeps the forecasts of `place`: the provider's, then the fallback's.
+    pub fn keys(&self, place: &Place) -> Vec<String> {
         let key = |upstream: &Upstream| format!("weather:{}:{}", upstream.name(), place.name());
         self.upstreams.iter().map(key).collect()
     }

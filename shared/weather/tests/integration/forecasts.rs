@@ -271,20 +271,16 @@ async fn a_provider_that_keeps_failing_is_asked_twice_a_minute() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_fetched_again_also_if_the_store_still_has_it() {
+async fn what_is_forgotten_is_fetched_again_unless_the_store_has_it() {
     let stage = Stage::new();
     assert_eq!(stage.outcome(NOON).await, Fetched);
-    assert_eq!(
-        stage.forecasts.forget(moment(NOON)),
-        ["weather:first:臺北市信義區", "weather:second:臺北市信義區"]
-    );
-    assert_eq!(stage.outcome(NOON + 1).await, Fetched);
-    assert_eq!((stage.calls(), stage.outcome(NOON + 2).await), ((2, 0), Kept));
-    // Nothing is left to fall back on, either.
-    stage.provider.set(Behaviour::Fails(Error::Unavailable));
-    stage.fallback.set(Behaviour::Fails(Error::Unavailable));
-    assert_eq!(stage.forecasts.forget(moment(NOON + 2)).len(), 2);
-    assert_eq!(stage.outcome(NOON + 3).await, Failed);
+    let keys = stage.forecasts.keys(xinyi());
+    assert_eq!(keys, ["weather:first:臺北市信義區", "weather:second:臺北市信義區"]);
+    stage.forecasts.forget();
+    assert_eq!(stage.outcome(NOON).await, Kept, "from the store");
+    stage.forecasts.forget();
+    stage.stored.lock().unwrap().retain(|(key, _)| !keys.contains(key));
+    assert_eq!(stage.outcome(NOON).await, Fetched);
 }
 
 #[tokio::test]
@@ -294,28 +290,24 @@ async fn forgetting_ends_the_pauses_of_the_providers() {
     assert_eq!(stage.outcome(NOON).await, Fallback);
     assert_eq!(stage.forecasts.paused_until(moment(NOON)), [Some(moment(NOON + 61)), None]);
     assert_eq!(stage.forecasts.paused_until(moment(NOON + 61)), [None, None]);
-    let _ = stage.forecasts.forget(moment(NOON));
+    stage.forecasts.forget();
     assert_eq!(stage.forecasts.paused_until(moment(NOON)), [None, None]);
     stage.provider.set(Behaviour::Answers { unix: NOON + 1 });
     assert_eq!(stage.outcome(NOON + 1).await, Fetched);
 }
 
 #[tokio::test]
-async fn what_is_made_out_of_date_is_used_only_if_no_provider_has_a_forecast() {
+async fn what_is_made_older_is_out_of_date_and_shows_that_time() {
     let stage = Stage::new();
-    let first = stage.look_up(xinyi(), NOON).await.forecast;
-    stage.forecasts.outdate(moment(NOON));
+    assert_eq!(stage.outcome(NOON).await, Fetched);
+    stage.forecasts.age_kept(Keep::default().fresh);
+    stage.stored.lock().unwrap().clear();
     stage.provider.set(Behaviour::Fails(Error::Unavailable));
     stage.fallback.set(Behaviour::Fails(Error::Unavailable));
     let stale = stage.look_up(xinyi(), NOON).await;
-    assert_eq!((stale.outcome, stale.forecast), (Stale, first));
-    stage.provider.set(Behaviour::Answers { unix: NOON + 1 });
-    assert_eq!(stage.outcome(NOON + 1).await, Fetched);
-    assert_eq!(stage.outcome(NOON + 1).await, Kept);
-    // Forgetting ends that as well: what is fetched in the same second is fresh.
-    stage.forecasts.outdate(moment(NOON + 2));
-    let _ = stage.forecasts.forget(moment(NOON + 2));
-    assert_eq!((stage.outcome(NOON + 2).await, stage.outcome(NOON + 2).await), (Fetched, Kept));
+    assert_eq!((stale.outcome, stale.forecast.unwrap().fetched), (Stale, moment(NOON - 1800)));
+    stage.provider.set(Behaviour::Answers { unix: NOON });
+    assert_eq!((stage.outcome(NOON).await, stage.outcome(NOON).await), (Fetched, Kept));
 }
 
 #[tokio::test]
