@@ -3,6 +3,7 @@
 pub mod bare;
 pub mod chart;
 pub mod contestant;
+pub mod distant;
 pub mod orders;
 pub mod ours;
 pub mod programs;
@@ -10,6 +11,7 @@ pub mod recorder;
 pub mod report;
 pub mod rows;
 pub mod runtime_api;
+pub mod slow;
 pub mod stats;
 pub mod summary;
 pub mod worker;

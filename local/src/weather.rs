@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onetap_store::{Batch, Commit, Key, Store};
+use onetap_store::{Batch, Commit, Key, MAX_WRITES, Store};
 use onetap_weather::{
     Config, Error, Forecast, Forecasts, Moment, Place, Provider, ProviderConfig, Sample, places,
 };
@@ -185,15 +185,18 @@ impl Weather {
     async fn delete_stored(&self, store: &dyn Store) -> usize {
         let names = places::all().iter().flat_map(|place| self.forecasts.keys(place));
         let keys: Vec<Key> = names.flat_map(Key::new).collect();
-        // During an outage the store keeps them.
-        let Ok(there) = store.get_all(&keys).await else { return 0 };
-        let found = keys.iter().zip(there).filter_map(|(key, value)| Some((key, value?)));
-        let deletions: Vec<Batch> = found.map(|(key, value)| Batch::new().delete(key, value)).collect();
-        if deletions.is_empty() {
-            return 0;
+        let mut deleted = 0;
+        for keys in keys.chunks(MAX_WRITES) {
+            // During an outage the store keeps them.
+            let Ok(there) = store.get_all(keys).await else { break };
+            let found = keys.iter().zip(there).filter_map(|(key, value)| Some((key, value?)));
+            let deletions: Vec<Batch> = found.map(|(key, value)| Batch::new().delete(key, value)).collect();
+            if !deletions.is_empty() {
+                let commits = store.commit_each(&deletions).await;
+                // What is refused was written meanwhile: a newer forecast, which stays.
+                deleted += commits.iter().filter(|commit| matches!(commit, Ok(Commit::Applied(_)))).count();
+            }
         }
-        let commits = store.commit_each(&deletions).await;
-        // What is refused was written meanwhile: a newer forecast, which stays.
-        commits.iter().filter(|commit| matches!(commit, Ok(Commit::Applied(_)))).count()
+        deleted
     }
 }

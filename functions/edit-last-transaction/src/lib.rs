@@ -7,6 +7,7 @@ mod once;
 mod request;
 mod transactions;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,6 +62,11 @@ impl EditLastTransaction {
     /// Opens the connection to the store while the function starts. Never fails.
     pub async fn warm_up(&self) {
         warm_up("store", self.store.connect()).await;
+    }
+
+    /// One invocation of Lambda.
+    pub async fn invoke(&self, request: lambda_http::Request) -> Result<LambdaAnswer, Infallible> {
+        Ok(LambdaAnswer(self.handle(request).await))
     }
 
     /// Answers a request, whatever it is.

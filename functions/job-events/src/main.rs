@@ -1,15 +1,15 @@
-//! Reads the environment, builds the function, runs it.
+//! Reads the environment, builds the function, runs it. Its connections are opened beside the first poll.
 
 use std::process::ExitCode;
 
 use job_events::JobEvents;
-use lambda_http::{Error, run_with_streaming_response, service_fn};
+use lambda_http::{Error, service_fn};
 use onetap_config::Variables;
 
 async fn run() -> Result<(), Error> {
     let gateway = JobEvents::from_variables(&Variables::from_env())?;
-    gateway.warm_up().await;
-    run_with_streaming_response(service_fn(|request| gateway.invoke(request))).await
+    let service = service_fn(|event| gateway.invoke(event));
+    tokio::join!(gateway.warm_up(), lambda_http::run_with_streaming_response(service)).1
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,4 +1,4 @@
-//! Reads the environment, builds the function, runs it.
+//! Reads the environment, builds the function, runs it. Its connections are opened beside the first poll.
 
 use std::process::ExitCode;
 
@@ -8,8 +8,8 @@ use queue_consumer::QueueConsumer;
 
 async fn run() -> Result<(), Error> {
     let consumer = QueueConsumer::from_variables(&Variables::from_env())?;
-    consumer.warm_up().await;
-    lambda_runtime::run(service_fn(|event| consumer.invoke(event))).await
+    let service = service_fn(|event| consumer.invoke(event));
+    tokio::join!(consumer.warm_up(), lambda_runtime::run(service)).1
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -14,6 +14,7 @@ mod session;
 mod user_edit;
 mod work;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use http::{Method, StatusCode, header};
@@ -77,7 +78,8 @@ impl Webhook {
         Webhook::new(store, Arc::new(weather.open(&http)), &http, config)
     }
 
-    /// Opens the connections that a delivery needs, all at once, while the function starts. Never fails.
+    /// Opens the connections that a delivery needs, all at once, while the function starts. Never fails. A delivery that comes
+    /// meanwhile waits for the connection that it needs next, and for no other.
     pub async fn warm_up(&self) {
         let deadline = Instant::now() + WARM_UP_TIMEOUT;
         tokio::join!(
@@ -85,6 +87,11 @@ impl Webhook {
             warm_up("line", self.line.connect(deadline)),
             warm_up("weather", self.weather.connect(deadline)),
         );
+    }
+
+    /// One invocation of Lambda.
+    pub async fn invoke(&self, request: Request) -> Result<Response<Body>, Infallible> {
+        Ok(self.handle(request).await)
     }
 
     /// Answers a delivery: 200 if LINE need not send it again. The answer's extensions have the [`Endings`].

@@ -1,16 +1,15 @@
-//! Reads the environment, builds the function, runs it.
+//! Reads the environment, builds the function, runs it. Its connections are opened beside the first poll.
 
-use std::convert::Infallible;
 use std::process::ExitCode;
 
-use lambda_http::{Error, run as run_lambda, service_fn};
+use lambda_http::{Error, service_fn};
 use onetap_config::Variables;
 use webhook::Webhook;
 
 async fn run() -> Result<(), Error> {
     let webhook = Webhook::from_variables(&Variables::from_env())?;
-    webhook.warm_up().await;
-    run_lambda(service_fn(async |request| Ok::<_, Infallible>(webhook.handle(request).await))).await
+    let service = service_fn(|event| webhook.invoke(event));
+    tokio::join!(webhook.warm_up(), lambda_http::run(service)).1
 }
 
 #[tokio::main(flavor = "current_thread")]

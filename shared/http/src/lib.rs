@@ -5,7 +5,7 @@ pub mod tls;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 pub use bytes::Bytes;
@@ -98,7 +98,12 @@ impl Client {
         let open = async {
             let _opening = self.idle.opening(&origin).lock_owned().await;
             if !self.idle.has(&origin) {
-                self.idle.keep(origin, self.new_connection(uri).await?);
+                let connection = self.new_connection(uri).await?;
+                // After a freeze in the middle of a handshake, the server may have given up by now.
+                if Instant::now() >= deadline {
+                    return Err(Error::NotConnected);
+                }
+                self.idle.keep(origin, connection);
             }
             Ok(())
         };
@@ -190,15 +195,18 @@ impl Client {
         }
     }
 
-    async fn new_connection(&self, uri: &Uri) -> Result<Connection, Error> {
-        let mut connector = self.connector.clone();
-        poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|_| Error::NotConnected)?;
-        let stream = connector.call(uri.clone()).await.map_err(|_| Error::NotConnected)?;
-        let (mut connection, io) = http1::handshake(stream).await.map_err(|_| Error::NotConnected)?;
-        // The task ends with its connection; a pending request then returns the connection's error.
-        tokio::spawn(io);
-        connection.ready().await.map_err(|_| Error::NotConnected)?;
-        Ok(connection)
+    /// A connection of its own. Boxed, because two callers would otherwise have a copy of the whole handshake each.
+    fn new_connection(&self, uri: &Uri) -> Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>> {
+        let (mut connector, uri) = (self.connector.clone(), uri.clone());
+        Box::pin(async move {
+            poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|_| Error::NotConnected)?;
+            let stream = connector.call(uri).await.map_err(|_| Error::NotConnected)?;
+            let (mut connection, io) = http1::handshake(stream).await.map_err(|_| Error::NotConnected)?;
+            // The task ends with its connection; a pending request then returns the connection's error.
+            tokio::spawn(io);
+            connection.ready().await.map_err(|_| Error::NotConnected)?;
+            Ok(connection)
+        })
     }
 }
 

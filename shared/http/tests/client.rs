@@ -209,6 +209,18 @@ async fn a_connection_cannot_be_opened_where_nobody_answers_in_time() {
 }
 
 #[tokio::test]
+async fn a_connection_that_is_ready_after_its_deadline_is_not_kept() {
+    let server = Broken::start(Fault::Status(200, "{}".into())).await;
+    let (client, uri) = (Client::new(), server.url().parse().unwrap());
+    let deadline = Instant::now() + Duration::from_millis(50);
+    // Blocked in the middle, as by a freeze.
+    let blocked = async { std::thread::sleep(Duration::from_millis(100)) };
+    assert_eq!(tokio::join!(client.connect(&uri, deadline), blocked).0, Err(Error::NotConnected));
+    assert_eq!(client.send(post(&server.url()), later(), 1 << 10).await.unwrap().status(), 200);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
 async fn a_connection_that_was_opened_ahead_and_closed_since_does_no_harm() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (client, url) = (Client::new(), format!("http://{}", listener.local_addr().unwrap()));

@@ -5,17 +5,26 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Time limit for opening connections while a function starts.
-pub const WARM_UP_TIMEOUT: Duration = Duration::from_millis(300);
+/// Time limit for opening a connection while a function starts. A call that comes meanwhile waits for the connection, so that this
+/// limit is no shorter than the call's own: to cancel what a call waits for would leave it without the time to connect.
+pub const WARM_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits until `connect` has opened a connection to `service`, for at most [`WARM_UP_TIMEOUT`].
+///
+/// To be run beside the first poll, which it then does not delay: the first answer never comes later than if the poll had waited,
+/// and sooner where another service is farther away than the store (`bench`, "first tap").
 ///
 /// A failure does not stop the start, and is no news for an operator: the first call connects by itself and reports its
 /// own failure.
 pub async fn warm_up<E: Display>(service: &'static str, connect: impl Future<Output = Result<(), E>>) {
-    match timeout(WARM_UP_TIMEOUT, connect).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(service, %error, "not_connected"),
-        Err(_) => tracing::debug!(service, error = "no connection in time", "not_connected"),
-    }
+    let failure = match timeout(WARM_UP_TIMEOUT, connect).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no connection in time".to_owned(),
+    };
+    log(service, &failure);
+}
+
+fn log(service: &str, error: &str) {
+    tracing::debug!(service, error, "not_connected");
 }

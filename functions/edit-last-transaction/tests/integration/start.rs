@@ -34,7 +34,7 @@ fn a_missing_or_malformed_variable_stops_the_start_and_is_named() {
 }
 
 #[tokio::test]
-async fn the_program_connects_to_its_store_before_it_asks_for_an_event() {
+async fn the_program_connects_to_its_store_before_its_first_event() {
     let (store, api) = (Broken::start(Fault::Empty).await, RuntimeApi::start());
     let _program = api.run(Path::new(PROGRAM), variables_of(store.url()));
     api.polled(1).await;

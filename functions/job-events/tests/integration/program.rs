@@ -91,7 +91,7 @@ async fn what_a_stream_counts_is_among_the_metrics_of_its_own_invocation() {
 }
 
 #[tokio::test]
-async fn the_program_connects_to_its_store_before_it_asks_for_an_event() {
+async fn the_program_connects_to_its_store_before_its_first_event() {
     let (store, api) = (Broken::start(Fault::Empty).await, RuntimeApi::start());
     let _program = api.run(Path::new(PROGRAM), variables_of(store.url()));
     api.polled(1).await;

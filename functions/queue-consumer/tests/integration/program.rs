@@ -48,7 +48,7 @@ async fn a_batch_is_answered_through_the_runtime_api_on_dynamodb() {
 }
 
 #[tokio::test]
-async fn the_program_connects_to_its_store_before_it_asks_for_an_event() {
+async fn the_program_connects_to_its_store_before_its_first_event() {
     let (store, api) = (Broken::start(Fault::Empty).await, RuntimeApi::start());
     let _program = api.run(Path::new(PROGRAM), variables_of(store.url()));
     api.polled(1).await;

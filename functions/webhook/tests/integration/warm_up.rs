@@ -99,7 +99,7 @@ async fn a_warm_up_waits_its_limit_for_services_that_do_not_answer_and_never_fai
 }
 
 #[tokio::test]
-async fn the_program_connects_to_all_services_before_it_asks_for_an_event() {
+async fn the_program_connects_to_all_services_before_its_first_event() {
     let [store, line, weather] = [
         Broken::start(Fault::Empty).await,
         Broken::start(Fault::Empty).await,
