@@ -93,6 +93,19 @@ impl Redis {
         Monitor::start(self.addr()).await
     }
 
+    /// How many commands it has run, inside scripts too. What sets a connection up does not count, nor does this question.
+    pub async fn commands(&self) -> u64 {
+        const NOT_COUNTED: [&str; 8] =
+            ["info", "quit", "client", "hello", "auth", "select", "ping", "script"];
+        let stats = info(self.port, "commandstats").await.expect("redis-server answers");
+        let count = |line: &str| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let counts = !NOT_COUNTED.iter().any(|other| name.starts_with(other));
+            rest.split(',').next().filter(|_| counts)?.parse::<u64>().ok()
+        };
+        stats.lines().filter_map(count).sum()
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("redis-server runs");
     }
@@ -136,14 +149,17 @@ async fn launch(port: u16, folder: &TempDir, durable: bool) -> Option<Child> {
 
 /// Whether the Redis that answers on this port is this very process, and not one of a test next to us.
 async fn is_served_by(port: u16, process: u32) -> bool {
-    let ask = async {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        stream.write_all(b"INFO server\r\nQUIT\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        std::io::Result::Ok(answer.contains(&format!("process_id:{process}\r\n")))
-    };
-    matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
+    let answer = timeout(Duration::from_secs(1), info(port, "server")).await;
+    matches!(answer, Ok(Ok(answer)) if answer.contains(&format!("process_id:{process}\r\n")))
+}
+
+/// A section of what the server says of itself.
+async fn info(port: u16, section: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
 }
 
 /// A port that nobody listens on, below the range the kernel takes for outgoing connections: no client's

@@ -1,7 +1,7 @@
--- Applies one batch: all of its writes, or none. `memory.rs` is the same in Rust.
+-- Applies batches, one after the other: of each batch all of its writes, or none. `memory.rs` is the same in Rust.
 --
 -- KEYS   the key or log of each write but 'publish', in the order of the writes; a log with several appends is listed for each
--- ARGV   six fields a write:
+-- ARGV   for each batch the number of its writes, and then six fields a write:
 --        1 what    'check', 'put', 'delete', 'newer', 'append', 'clear' or 'publish'
 --        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing;
 --                  newer: 'older' or 'not-older' if the client has compared the value `old`, '' if it has not
@@ -10,28 +10,16 @@
 --        5 ttl     in milliseconds, '' for ever
 --        6 extra   put: 'text' or 'position'; newer: its seq; append: about how many to keep, '' for all;
 --                  publish: the channel
--- reply  { 1, position, … }             applied; a position for each append
+-- reply  for each batch one of
+--        { 1, position, … }             applied; a position for each append
 --        { 3, position, … }             applied, but the server does not let a script publish: the client has to
---        { 0, n, there, n, there, … }   refused; the number (from 1) of each of KEYS that failed, and its value or nil
---        { 2, n, there, n, there, … }   nothing written; each of KEYS whose value only the client can compare
+--        { 0, n, there, n, there, … }   refused; the number (from 1) of each of the batch's keys that failed, and its value or nil
+--        { 2, n, there, n, there, … }   nothing written; each of the batch's keys whose value only the client can compare
+--        { 4, message }                 failed with this error, nothing written; or an error reply if it is the only batch
 --
--- Redis does not roll back a script that fails, so every step that can fail comes before the first write, or is the
--- first write, or is undone. (A server that is out of memory, is a replica, lacks replicas or cannot save refuses a
--- script's first write, and no later one.)
-
-local FIELDS = 6
-local writes, named = {}, 0
-for at = 1, #ARGV, FIELDS do
-  local write = {
-    what = ARGV[at], expect = ARGV[at + 1], old = ARGV[at + 2],
-    new = ARGV[at + 3], ttl = ARGV[at + 4], extra = ARGV[at + 5],
-  }
-  if write.what ~= 'publish' then
-    named = named + 1
-    write.n, write.key = named, KEYS[named]
-  end
-  writes[#writes + 1] = write
-end
+-- Redis does not roll back a script that fails, so in each batch every step that can fail comes before the first write,
+-- or is the first write, or is undone. (A server that is out of memory, is a replica, lacks replicas or cannot save
+-- refuses a script's first write, and no later one.) Every command counts: Upstash bills also those inside a script.
 
 -- The seq of a value that begins with it, `{"seq":N,` or `{"seq":N}`, as all values of this store do. The client
 -- compares any other value, because a JSON parser here might not agree with the client's. Lua is exact up to 15 digits.
@@ -53,147 +41,191 @@ local function value(key)
   error(there.err, 0)
 end
 
--- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
--- every one that failed. (Reading a key of another type is an error. Nothing is written yet.)
-local refusal, unjudged = { 0 }, { 2 }
-for _, write in ipairs(writes) do
-  if write.what == 'append' then
-    write.begins = redis.call('XLEN', write.key) == 0
-  elseif write.what == 'clear' then
-    write.has_records = redis.call('XLEN', write.key) > 0
-  elseif write.what == 'newer' then
-    local there = value(write.key)
-    if not there then
-      write.due = true
-    elseif write.expect ~= '' and there == write.old then
-      write.due = write.expect == 'older'
-    else
-      local seq = leading_seq(there)
-      if seq then
-        write.due = seq < tonumber(write.extra)
-      else
-        unjudged[#unjudged + 1] = write.n
-        unjudged[#unjudged + 1] = there
-      end
-    end
-  elseif write.what ~= 'publish' then
-    local there = value(write.key)
-    local holds
-    if there then
-      holds = write.expect ~= 'absent' and there == write.old
-    else
-      holds = write.expect ~= 'is'
-    end
-    if not holds then
-      refusal[#refusal + 1] = write.n
-      refusal[#refusal + 1] = there
-    end
-    write.due = write.what == 'put'
-  end
-end
-if #refusal > 1 then
-  return refusal
-end
-if #unjudged > 1 then
-  return unjudged
-end
-
--- Permit: if the user may not run every command of the batch, fail before the first write. (Redis has checked KEYS
--- already. A server without access control lists does not have this function.)
+-- Fails if the user may not run this command. (A server without access control lists does not have the function.)
 local function permit(...)
   if redis.acl_check_cmd and not redis.acl_check_cmd(...) then
     error('NOPERM the user may not do all of the batch')
   end
 end
-for _, write in ipairs(writes) do
-  if write.what == 'append' then
-    permit('XADD', write.key, '*', 'data', '')
-    permit('XDEL', write.key, '0-0')
-    permit('PEXPIRE', write.key, '1000')
-    if write.ttl == '' then
-      permit('PERSIST', write.key)
-    end
-  elseif write.has_records then
-    permit('XTRIM', write.key, 'MAXLEN', '0')
-    permit('PEXPIRE', write.key, '1000')
-  elseif write.due then
-    permit('SET', write.key, '')
-  elseif write.what == 'delete' then
-    permit('DEL', write.key)
+
+-- Sets the value and the TTL of a put. The options after it are those of the command.
+local function set(write, value, ...)
+  if write.ttl == '' then
+    return redis.call('SET', write.key, value, ...)
   end
+  return redis.call('SET', write.key, value, 'PX', write.ttl, ...)
 end
 
--- Append: before Set, because a put may store the position of an append. A log that another program has filled up to
--- the last possible position accepts no record: then the appends before it are undone. After all
--- appends each log gets its TTL once: the appends to one log have the same.
-local reply, positions, appended, ttls = { 1 }, {}, {}, {}
-for _, write in ipairs(writes) do
-  if write.what == 'append' then
-    local position
-    if write.extra == '' then
-      position = redis.pcall('XADD', write.key, '*', 'data', write.new)
-    else
-      position = redis.pcall('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
-    end
-    if type(position) == 'table' and position.err then
-      for n, earlier in ipairs(appended) do
-        redis.call('XDEL', earlier.key, positions[n])
-        -- As after a clear, an empty stream is left for a second.
-        if earlier.begins then
-          redis.call('PEXPIRE', earlier.key, '1000')
+-- Applies one batch.
+local function apply(writes)
+  -- A lock or a claim that is free needs one command. If there is something, what follows tells what it is.
+  local only = #writes == 1 and writes[1]
+  if only and only.what == 'put' and only.expect == 'absent' and set(only, only.new, 'NX') then
+    return { 1 }
+  end
+
+  -- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
+  -- every one that failed. (Reading a key of another type is an error. Nothing is written yet.)
+  local refusal, unjudged = { 0 }, { 2 }
+  for _, write in ipairs(writes) do
+    if write.what == 'append' then
+      write.begins = redis.call('XLEN', write.key) == 0
+    elseif write.what == 'clear' then
+      write.has_records = redis.call('XLEN', write.key) > 0
+    elseif write.what == 'newer' then
+      local there = value(write.key)
+      if not there then
+        write.due = true
+      elseif write.expect ~= '' and there == write.old then
+        write.due = write.expect == 'older'
+      else
+        local seq = leading_seq(there)
+        if seq then
+          write.due = seq < tonumber(write.extra)
+        else
+          unjudged[#unjudged + 1] = write.n
+          unjudged[#unjudged + 1] = there
         end
       end
-      return position
-    end
-    appended[#appended + 1] = write
-    ttls[write.key] = write.ttl
-    positions[#positions + 1] = position
-    reply[#reply + 1] = position
-  end
-end
-for key, ttl in pairs(ttls) do
-  if ttl == '' then
-    redis.call('PERSIST', key)
-  else
-    redis.call('PEXPIRE', key, ttl)
-  end
-end
-
--- Set: apply the puts. All expectations hold at this point.
-local function set(write, value)
-  if write.ttl == '' then
-    redis.call('SET', write.key, value)
-  else
-    redis.call('SET', write.key, value, 'PX', write.ttl)
-  end
-end
-for _, write in ipairs(writes) do
-  if write.due then
-    set(write, write.extra == 'position' and positions[tonumber(write.new)] or write.new)
-  end
-end
-
--- Delete and clear: after the writes that need memory. A batch that only removes also works on a server without free
--- memory. A cleared log stays for a second as an empty stream, which has the last position: within a millisecond a new
--- stream would give the same positions again. (The next append sets the log's own TTL.)
-for _, write in ipairs(writes) do
-  if write.what == 'delete' then
-    redis.call('DEL', write.key)
-  elseif write.has_records then
-    redis.call('XTRIM', write.key, 'MAXLEN', '0')
-    redis.call('PEXPIRE', write.key, '1000')
-  end
-end
-
--- Publish: last, so that subscribers are notified only of writes that are applied. No client can read before the script
--- has ended, so a subscriber reads all of them. (For a server that refuses PUBLISH, the client removes this step.)
-for _, write in ipairs(writes) do
-  if write.what == 'publish' then
-    local heard = redis.pcall('PUBLISH', write.extra, write.new)
-    if type(heard) == 'table' and heard.err then
-      reply[1] = 3
+    elseif write.what ~= 'publish' then
+      local there = value(write.key)
+      local holds
+      if there then
+        holds = write.expect ~= 'absent' and there == write.old
+      else
+        holds = write.expect ~= 'is'
+      end
+      if not holds then
+        refusal[#refusal + 1] = write.n
+        refusal[#refusal + 1] = there
+      end
+      write.due = write.what == 'put'
     end
   end
+  if #refusal > 1 then
+    return refusal
+  end
+  if #unjudged > 1 then
+    return unjudged
+  end
+
+  -- Permit: if the user may not run every command of the batch, fail before the first write. (Redis has checked KEYS
+  -- already.)
+  for _, write in ipairs(writes) do
+    if write.what == 'append' then
+      permit('XADD', write.key, '*', 'data', '')
+      permit('XDEL', write.key, '0-0')
+      permit('PEXPIRE', write.key, '1000')
+      if write.ttl == '' then
+        permit('PERSIST', write.key)
+      end
+    elseif write.has_records then
+      permit('XTRIM', write.key, 'MAXLEN', '0')
+      permit('PEXPIRE', write.key, '1000')
+    elseif write.due then
+      permit('SET', write.key, '')
+    elseif write.what == 'delete' then
+      permit('DEL', write.key)
+    end
+  end
+
+  -- Append: before Set, because a put may store the position of an append. A log that another program has filled up to
+  -- the last possible position accepts no record: then the appends before it are undone. After all
+  -- appends each log gets its TTL once: the appends to one log have the same.
+  local reply, positions, appended, ttls = { 1 }, {}, {}, {}
+  for _, write in ipairs(writes) do
+    if write.what == 'append' then
+      local position
+      if write.extra == '' then
+        position = redis.pcall('XADD', write.key, '*', 'data', write.new)
+      else
+        position = redis.pcall('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
+      end
+      if type(position) == 'table' and position.err then
+        for n, earlier in ipairs(appended) do
+          redis.call('XDEL', earlier.key, positions[n])
+          -- As after a clear, an empty stream is left for a second.
+          if earlier.begins then
+            redis.call('PEXPIRE', earlier.key, '1000')
+          end
+        end
+        error(position)
+      end
+      appended[#appended + 1] = write
+      ttls[write.key] = write.ttl
+      positions[#positions + 1] = position
+      reply[#reply + 1] = position
+    end
+  end
+  for key, ttl in pairs(ttls) do
+    if ttl == '' then
+      redis.call('PERSIST', key)
+    else
+      redis.call('PEXPIRE', key, ttl)
+    end
+  end
+
+  -- Set: apply the puts. All expectations hold at this point.
+  for _, write in ipairs(writes) do
+    if write.due then
+      set(write, write.extra == 'position' and positions[tonumber(write.new)] or write.new)
+    end
+  end
+
+  -- Delete and clear: after the writes that need memory. A batch that only removes also works on a server without free
+  -- memory. A cleared log stays for a second as an empty stream, which has the last position: within a millisecond a new
+  -- stream would give the same positions again. (The next append sets the log's own TTL.)
+  for _, write in ipairs(writes) do
+    if write.what == 'delete' then
+      redis.call('DEL', write.key)
+    elseif write.has_records then
+      redis.call('XTRIM', write.key, 'MAXLEN', '0')
+      redis.call('PEXPIRE', write.key, '1000')
+    end
+  end
+
+  -- Publish: last, so that subscribers are notified only of writes that are applied. No client can read before the script
+  -- has ended, so a subscriber reads all of them. (For a server that refuses PUBLISH, the client removes this step.)
+  for _, write in ipairs(writes) do
+    if write.what == 'publish' then
+      local heard = redis.pcall('PUBLISH', write.extra, write.new)
+      if type(heard) == 'table' and heard.err then
+        reply[1] = 3
+      end
+    end
+  end
+
+  -- Reply: every write is applied.
+  return reply
 end
 
-return reply
+local FIELDS = 6
+local replies, named, at = {}, 0, 1
+while at <= #ARGV do
+  local writes, earlier = {}, named
+  local after = at + 1 + ARGV[at] * FIELDS
+  for field = at + 1, after - 1, FIELDS do
+    local write = {
+      what = ARGV[field], expect = ARGV[field + 1], old = ARGV[field + 2],
+      new = ARGV[field + 3], ttl = ARGV[field + 4], extra = ARGV[field + 5],
+    }
+    if write.what ~= 'publish' then
+      named = named + 1
+      write.n, write.key = named - earlier, KEYS[named]
+    end
+    writes[#writes + 1] = write
+  end
+  local ran, reply = pcall(apply, writes)
+  if not ran then
+    local message = type(reply) == 'table' and reply.err or tostring(reply)
+    -- The error of one batch is its own reply, and the others are applied. One that is alone fails with the call, so that
+    -- the client's connection sees the error too.
+    if #replies == 0 and after > #ARGV then
+      return redis.error_reply(message)
+    end
+    reply = { 4, message }
+  end
+  replies[#replies + 1] = reply
+  at = after
+end
+return replies

@@ -20,13 +20,16 @@ impl<'a> Command<'a> {
         &self.0
     }
 
-    /// `SET … NX GET PX …`, if the batch is only a put that expects no value.
-    pub(super) fn set_if_absent(batch: &'a Batch) -> Option<Command<'a>> {
+    /// `SET … NX …`, if the batch is only a put that expects no value. With `get`, the reply is the stored value.
+    pub(super) fn set_if_absent(batch: &'a Batch, get: bool) -> Option<Command<'a>> {
         let [Write::Put { key, expect: Expect::Absent, value: Value::Text(text), ttl }] = batch.writes()
         else {
             return None;
         };
-        let mut command = Command::of(["SET", key.as_str(), text, "NX", "GET"]);
+        let mut command = Command::of(["SET", key.as_str(), text, "NX"]);
+        if get {
+            command.0.push("GET".into());
+        }
         if let Some(millis) = ttl.millis() {
             command.0.extend(["PX".into(), millis.to_string().into()]);
         }
@@ -45,35 +48,40 @@ impl Script {
     /// The script with the first line `head`. Without `publish` it does not contain the PUBLISH command.
     pub(super) fn new(head: &str, publish: bool) -> Script {
         const WHOLE: &str = include_str!("commit.lua");
-        let text = match WHOLE.split_once("-- Publish:") {
-            Some((before, _)) if !publish => [head, before, "return reply\n"].concat(),
+        let around = || Some((WHOLE.split_once("-- Publish:")?.0, WHOLE.split_once("-- Reply:")?.1));
+        let text = match around() {
+            Some((before, after)) if !publish => [head, before, "--", after].concat(),
             _ => [head, WHOLE].concat(),
         };
         let hash = sha1_smol::Sha1::from(&text).digest().to_string();
         Script { text, hash }
     }
 
-    /// The call that runs `batch`: with the text (which the server then keeps), or by the hash alone.
+    /// The call that applies batches, each with the client's comparisons for it: with the text (which the server then
+    /// keeps), or by the hash alone.
     pub(super) fn call<'a>(
         &'a self,
-        batch: &'a Batch,
-        judged: &'a [Judged],
+        batches: impl Iterator<Item = (&'a Batch, &'a [Judged])>,
         with_text: bool,
         publish: bool,
     ) -> Command<'a> {
-        let writes = || batch.writes().iter().filter(|w| publish || !matches!(w, Write::Publish { .. }));
-        let keys: Vec<Cow<'a, str>> = writes().filter_map(|w| w.name().map(Cow::Borrowed)).collect();
+        let (mut keys, mut arguments): (Vec<Cow<'a, str>>, Vec<Cow<'a, str>>) = Default::default();
+        for (batch, judged) in batches {
+            let writes = || batch.writes().iter().filter(|w| publish || !matches!(w, Write::Publish { .. }));
+            keys.extend(writes().filter_map(|write| write.name().map(Cow::Borrowed)));
+            arguments.push(writes().count().to_string().into());
+            arguments.extend(writes().flat_map(|write| fields(write, judged)));
+        }
         let (name, script) = if with_text { ("EVAL", &self.text) } else { ("EVALSHA", &self.hash) };
         let mut parts: Vec<Cow<'a, str>> = vec![name.into(), script.into(), keys.len().to_string().into()];
         parts.extend(keys);
-        parts.extend(writes().flat_map(|write| fields(write, judged)));
+        parts.extend(arguments);
         Command(parts)
     }
 }
 
 /// A stored value under a key of `put_if_newer` that the script cannot compare, and the client's comparison: whether
-/// its
-/// `seq` is lower than the new one.
+/// its `seq` is lower than the new one.
 pub(super) struct Judged {
     pub(super) key: Key,
     there: String,
@@ -232,11 +240,6 @@ impl ServerError {
         ServerError(error, Cause::Known)
     }
 
-    /// See [`Error::after_a_lost_reply`].
-    pub(super) fn after_a_lost_reply_if(self, lost: bool) -> ServerError {
-        if lost { ServerError(self.0.after_a_lost_reply(), self.1) } else { self }
-    }
-
     pub(super) fn is_script_unknown(&self) -> bool {
         self.1 == Cause::ScriptUnknown
     }
@@ -261,7 +264,7 @@ fn plain(code: &str) -> &str {
     if is_code { code } else { "an error" }
 }
 
-/// The script's answer to a batch.
+/// The server's answer to a batch.
 pub(super) enum Outcome {
     /// Applied or refused.
     Done(Commit),
@@ -269,9 +272,21 @@ pub(super) enum Outcome {
     Unpublished(Commit),
     /// Nothing is written: send the batch again with these comparisons.
     Unjudged(Vec<Judged>),
+    /// Nothing is written: the key exists, and only the script tells whether and how that refuses the batch.
+    Exists,
 }
 
 impl Reply {
+    /// The replies to the batches of one call of the script. An error of the whole call is the reply to each.
+    pub(super) fn of_each(self, batches: usize) -> Vec<Reply> {
+        let error = match self {
+            Reply::List(replies) if replies.len() == batches => return replies,
+            Reply::Error(error) => error,
+            _ => nonsense(),
+        };
+        (0..batches).map(|_| Reply::Error(error.clone())).collect()
+    }
+
     /// Decodes the reply of `commit.lua` to `batch`, which was sent with the comparisons `judged`. After a reply that
     /// the script cannot produce, it is unknown whether the batch was applied.
     pub(super) fn outcome(self, batch: &Batch, judged: &[Judged]) -> Result<Outcome, ServerError> {
@@ -286,17 +301,29 @@ impl Reply {
             Some(Reply::Int(3)) if batch.publishes() => applied(parts, batch).map(Outcome::Unpublished),
             Some(Reply::Int(0)) => refused(parts, batch).map(Outcome::Done),
             Some(Reply::Int(2)) => unjudged(parts, batch, judged).map(Outcome::Unjudged),
+            Some(Reply::Int(4)) => match parts.next() {
+                Some(Reply::Text(message)) => Err(ServerError::new(&message)),
+                _ => Err(nonsense()),
+            },
             _ => Err(nonsense()),
         }
     }
 
-    /// The reply to [`Command::set_if_absent`].
-    pub(super) fn set_if_absent(self, batch: &Batch) -> Result<Commit, ServerError> {
-        match (self.text_or_nil()?, batch.expectations().next()) {
-            (Some(there), Some((key, _))) => {
-                Ok(Commit::Refused(vec![Mismatch { key: key.clone(), there: Some(there) }]))
+    /// Decodes the reply to [`Command::set_if_absent`].
+    pub(super) fn set_if_absent(self, batch: &Batch, get: bool) -> Result<Outcome, ServerError> {
+        match self {
+            // A log, or what a cleared log leaves for a second.
+            Reply::Error(error) if get && error.is_wrong_type() => Ok(Outcome::Exists),
+            Reply::Error(error) => Err(error),
+            Reply::Nil if !get => Ok(Outcome::Exists),
+            Reply::Nil => Ok(Outcome::Done(Commit::Applied(Vec::new()))),
+            Reply::Text(ok) if !get && ok == "OK" => Ok(Outcome::Done(Commit::Applied(Vec::new()))),
+            Reply::Text(there) if get => {
+                let mismatch =
+                    |(key, _): (&Key, _)| Mismatch { key: key.clone(), there: Some(there.clone()) };
+                Ok(Outcome::Done(Commit::Refused(batch.expectations().map(mismatch).collect())))
             }
-            _ => Ok(Commit::Applied(Vec::new())),
+            Reply::Text(_) | Reply::Int(_) | Reply::List(_) => Err(nonsense()),
         }
     }
 
@@ -349,7 +376,7 @@ impl Reply {
 }
 
 fn nonsense() -> ServerError {
-    Error::unknown("the script's reply makes no sense").into()
+    Error::unknown("the server's reply makes no sense").into()
 }
 
 /// `position, …`: one for each append.
@@ -479,7 +506,7 @@ mod tests {
     fn a_script_that_does_not_publish_lacks_the_command() {
         let (whole, part) = (Script::new("head\n", true), Script::new("head\n", false));
         assert!(whole.text.starts_with("head\n--") && whole.text.contains("'PUBLISH'"));
-        assert!(part.text.starts_with("head\n--") && part.text.ends_with("\nreturn reply\n"));
+        assert!(part.text.starts_with("head\n--") && part.text.ends_with("\nreturn replies\n"));
         assert!(!part.text.contains("PUBLISH") && whole.hash != part.hash);
     }
 }

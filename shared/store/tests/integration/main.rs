@@ -1,6 +1,7 @@
 //! The store's promises on every backend, and what each backend does in trouble.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
+mod billed;
 mod config;
 mod dynamodb;
 mod dynamodb_clear;

@@ -453,6 +453,8 @@ async fn an_answer_that_was_not_asked_for_is_unknown_and_never_an_answer() {
         "[null]",
         "[4]",
         "[-1]",
+        "[4,1]",
+        "[4,null]",
         r#"["1"]"#,
         "[[1]]",
         "[1.5]",
@@ -493,8 +495,11 @@ async fn an_answer_that_was_not_asked_for_is_unknown_and_never_an_answer() {
         (&newer, &["[2,2,null]", r#"[2,2,"{\"seq\":1,\"a\":1}"]"#, r#"[2,1,"v"]"#, r#"[2,2,"a",2,"a"]"#]),
         (&publish, &[r#"[3,"1-1"]"#]),
     ];
+    // The script's reply is a list with an answer for each batch.
+    let lists = ["[]", "null", "1", "[1]", r#""1""#, "[[1],[1]]", "{}"].map(str::to_owned);
     for (batch, answers) in cases {
-        for answer in anything.iter().chain(answers) {
+        for answer in anything.iter().chain(answers).map(|answer| format!("[{answer}]")).chain(lists.clone())
+        {
             let server = Broken::start(Fault::Status(200, format!(r#"{{"result":{answer}}}"#))).await;
             let store = support::store(&support::upstash(server.url(), "t", PATIENT));
             match store.commit(batch).await {
@@ -503,7 +508,7 @@ async fn an_answer_that_was_not_asked_for_is_unknown_and_never_an_answer() {
             }
         }
     }
-    for answer in anything {
+    for answer in anything.map(|answer| format!("[{answer}]")).into_iter().chain(lists) {
         let server = Broken::start(Fault::Status(200, format!(r#"{{"result":{answer}}}"#))).await;
         let store = support::store(&support::upstash(server.url(), "t", PATIENT));
         assert!(store.get(&key).await.is_err_and(|error| error.is_retryable()), "get and {answer}");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HOUR, Names, applied, holds, is, texts};
-use crate::{Batch, Commit, Error, Expect, Keep, MAX_TTL, Store, Ttl, Value, Write};
+use super::{HOUR, Names, applied, holds, is, refused, texts, there};
+use crate::{Batch, Commit, Error, Expect, Keep, Key, MAX_TTL, Store, Ttl, Value, Write};
 
 pub async fn half_a_batch_is_never_left_behind(store: Arc<dyn Store>) {
     let names = Names::new();
@@ -153,6 +153,49 @@ pub async fn batches_that_share_a_key_are_applied_in_order(store: Arc<dyn Store>
     }
     holds(&store, &key, Some("9")).await;
     assert_eq!(texts(&store, &log).await, (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+pub async fn a_batch_that_is_likely_is_answered_like_any_other(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let [held, cleared, one, two] = ["held", "cleared", "one", "two"].map(|name| names.key(name));
+    let [log, emptied] = ["log", "cleared"].map(|name| names.log(name));
+    applied(
+        &store,
+        Batch::new().put(&held, Expect::Absent, "held", HOUR).append(&log, "1", Keep::all_for(HOUR)),
+    )
+    .await;
+    applied(&store, Batch::new().append(&emptied, "1", Keep::all_for(HOUR))).await;
+    applied(&store, Batch::new().clear(&emptied)).await;
+    let put = |key: &Key, text: &str| Batch::new().put(key, Expect::Absent, text, HOUR).likely();
+    let batches = [
+        put(&one, "1"),
+        Batch::new().put(&one, is("1"), "2", HOUR),
+        put(&held, "2"),
+        put(&Key::new(log.as_str()).unwrap(), "3"),
+        put(&cleared, "4"),
+        put(&two, "5"),
+        put(&two, "6"),
+        Batch::new().put(&two, is("5"), "7", HOUR).put(&held, is("held"), "8", HOUR).likely(),
+        Batch::new().put(&names.key("never"), Expect::Absent, "9", Duration::ZERO).likely(),
+    ];
+    let answers = store.commit_each(&batches).await;
+    let was_applied =
+        answers.iter().map(|answer| matches!(answer, Ok(Commit::Applied(_)))).collect::<Vec<_>>();
+    assert_eq!(was_applied, [true, true, false, false, true, true, false, true, false], "{answers:?}");
+    for (refused, by) in [(2, "held"), (6, "5")] {
+        assert!(
+            matches!(&answers[refused], Ok(Commit::Refused(refusal)) if refusal[0].there.as_deref() == Some(by)),
+            "{answers:?}"
+        );
+    }
+    assert!(matches!(&answers[3], Err(Error::Decode { .. })), "{answers:?}");
+    assert!(matches!(&answers[8], Err(Error::Rejected { .. })), "{answers:?}");
+    for (key, text) in [(&one, "2"), (&held, "8"), (&cleared, "4"), (&two, "7")] {
+        holds(&store, key, Some(text)).await;
+    }
+    for batch in [put(&held, "9"), put(&held, "8")] {
+        assert_eq!(refused(&store, batch).await, there("8"));
+    }
 }
 
 pub async fn nothing_to_write_is_applied(store: Arc<dyn Store>) {

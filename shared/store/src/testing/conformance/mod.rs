@@ -140,6 +140,7 @@ macro_rules! promises {
             an_extreme_argument_never_leaves_half_a_batch
             batches_of_one_call_stand_alone
             batches_that_share_a_key_are_applied_in_order
+            a_batch_that_is_likely_is_answered_like_any_other
             nothing_to_write_is_applied
         }
     };

@@ -1,0 +1,180 @@
+//! What Upstash bills: every command, those inside a script too. The server counts them.
+
+use crate::support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_servers::{Fault, Redis, Upstash};
+use onetap_store::testing::conformance::Names;
+use onetap_store::{Batch, Commit, Error, Expect, Keep, Key, Store};
+use support::PATIENT;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+struct Billed {
+    redis: Redis,
+    gateway: Upstash,
+    store: Arc<dyn Store>,
+    names: Names,
+}
+
+impl Billed {
+    /// A database that knows the script.
+    async fn open() -> Billed {
+        let redis = Redis::start().await;
+        let gateway = Upstash::start(&redis.url()).await;
+        let store = support::store(&support::upstash(gateway.url(), gateway.token(), PATIENT));
+        let names = Names::new();
+        store.get(&names.key("k")).await.unwrap();
+        Billed { redis, gateway, store, names }
+    }
+
+    fn claim(&self, name: &str, owner: &str) -> Batch {
+        Batch::new().put(&self.names.key(name), Expect::Absent, owner, HOUR)
+    }
+
+    /// The answers to `batches`, and how many requests and commands they cost.
+    async fn cost(&self, batches: &[Batch]) -> (Vec<Result<Commit, Error>>, (usize, u64)) {
+        let (requests, commands) = (self.gateway.requests(), self.redis.commands().await);
+        let answers = self.store.commit_each(batches).await;
+        let cost = (self.gateway.requests() - requests, self.redis.commands().await - commands);
+        (answers, cost)
+    }
+}
+
+fn applied(answer: &Result<Commit, Error>) -> bool {
+    matches!(answer, Ok(Commit::Applied(_)))
+}
+
+/// The value that refused the batch.
+fn refused_by(answer: &Result<Commit, Error>) -> Option<&str> {
+    match answer {
+        Ok(Commit::Refused(refusal)) => refusal[0].there.as_deref(),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_likely_put_costs_one_command_and_where_it_is_refused_one_round_trip_more() {
+    let billed = Billed::open().await;
+    let round = [billed.claim("claim", "mine").likely(), billed.claim("lock", "mine").likely()];
+    let (answers, cost) = billed.cost(&round).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 2), "SET, SET");
+    let round = [billed.claim("claim", "other").likely(), billed.claim("new", "other").likely()];
+    let (answers, cost) = billed.cost(&round).await;
+    assert_eq!((refused_by(&answers[0]), applied(&answers[1])), (Some("mine"), true), "{answers:?}");
+    assert_eq!(cost, (2, 5), "SET, SET; EVALSHA, SET, GET");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_likely_put_lives_as_long_as_it_says() {
+    let billed = Billed::open().await;
+    let forever =
+        Batch::new().put(&billed.names.key("forever"), Expect::Absent, "1", onetap_store::Ttl::Forever);
+    assert!(billed.cost(&[forever.likely(), billed.claim("hour", "1").likely()]).await.0.iter().all(applied));
+    let client = redis::Client::open(billed.redis.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut left = async |name: &str| -> i64 {
+        let key = billed.names.key(name);
+        redis::cmd("PTTL").arg(key.as_str()).query_async(&mut connection).await.unwrap()
+    };
+    assert_eq!(left("forever").await, -1);
+    assert!((3_000_000..=3_600_000).contains(&left("hour").await));
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn the_batches_of_a_round_share_one_call_of_the_script() {
+    let billed = Billed::open().await;
+    let (answers, cost) = billed.cost(&[billed.claim("marker", "1"), billed.claim("lock", "1")]).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 3), "EVALSHA, SET, SET");
+    let [marker, lock] = ["marker", "lock"].map(|name| billed.names.key(name));
+    let end =
+        [Batch::new().put(&marker, Expect::AbsentOr("1".into()), "2", HOUR), Batch::new().delete(&lock, "1")];
+    let (answers, cost) = billed.cost(&end).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 5), "EVALSHA, GET, SET, GET, DEL");
+    let many: Vec<Batch> = (0..120).map(|n| billed.claim(&n.to_string(), "1")).collect();
+    let (answers, cost) = billed.cost(&many).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 120 + 3), "no call is long");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn an_error_of_one_batch_in_a_call_is_its_own() {
+    let billed = Billed::open().await;
+    let names = &billed.names;
+    let log = names.log("log");
+    assert!(applied(&billed.store.commit(&Batch::new().append(&log, "1", Keep::about(5))).await));
+    let wrong = Batch::new().put(&Key::new(log.as_str()).unwrap(), Expect::Absent, "text", HOUR);
+    let two = wrong.clone().put(&names.key("never"), Expect::Absent, "1", HOUR);
+    let (answers, (requests, _)) = billed
+        .cost(&[billed.claim("a", "1"), wrong.clone(), two, billed.claim("b", "1"), wrong.likely()])
+        .await;
+    assert_eq!(
+        answers.iter().map(applied).collect::<Vec<_>>(),
+        [true, false, false, true, false],
+        "{answers:?}"
+    );
+    for wrong in [&answers[1], &answers[2], &answers[4]] {
+        assert!(matches!(wrong, Err(Error::Decode { .. })), "{wrong:?}");
+    }
+    assert_eq!(requests, 1, "a key that several batches name goes through the script, likely or not");
+    assert_eq!(billed.store.get(&names.key("never")).await, Ok(None));
+    assert_eq!(billed.store.read(&log, None, 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn on_a_full_server_a_release_is_applied_beside_a_put_that_is_not() {
+    let billed = Billed::open().await;
+    assert!(applied(&billed.store.commit(&billed.claim("lock", "1")).await));
+    let client = redis::Client::open(billed.redis.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    redis::cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).exec_async(&mut connection).await.unwrap();
+    let release = Batch::new().delete(&billed.names.key("lock"), "1");
+    let likely = billed.claim("likely", "1").likely();
+    let (answers, _) = billed.cost(&[billed.claim("marker", "1"), likely, release]).await;
+    for full in &answers[..2] {
+        let full = full.as_ref().unwrap_err();
+        assert!(full.to_string().contains("OOM") && !full.maybe_applied(), "{full:?}");
+    }
+    assert!(applied(&answers[2]), "{answers:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_likely_put_whose_reply_was_lost_recognises_itself() {
+    let billed = Billed::open().await;
+    billed.gateway.inject_next(vec![Fault::DropReply]);
+    let answer = billed.store.commit(&billed.claim("lock", "mine").likely()).await;
+    assert_eq!(refused_by(&answer), Some("mine"), "{answer:?}");
+    // The connection breaks, and what follows fails for sure: it may be applied all the same.
+    for failure in
+        [Fault::Status(429, "slow down".into()), Fault::Status(400, r#"{"error":"OOM no"}"#.into())]
+    {
+        let lost = billed.claim(&format!("{failure:?}"), "mine").likely();
+        billed.gateway.inject_next(vec![Fault::DropReply, Fault::Delay(Duration::ZERO), failure]);
+        let error = billed.store.commit(&lost).await.unwrap_err();
+        assert!(error.maybe_applied(), "{error:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_call_of_several_batches_that_fails_for_no_known_reason_may_be_applied() {
+    let billed = Billed::open().await;
+    let unheard_of = || vec![Fault::Status(400, r#"{"error":"ERR unheard of"}"#.into())];
+    billed.gateway.inject_next(unheard_of());
+    let (answers, _) = billed.cost(&[billed.claim("a", "1"), billed.claim("b", "1")]).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(Error::maybe_applied)), "{answers:?}");
+    billed.gateway.inject_next(unheard_of());
+    let error = billed.store.commit(&billed.claim("a", "1")).await.unwrap_err();
+    assert!(!error.maybe_applied(), "one batch is checked before its first write: {error:?}");
+}
