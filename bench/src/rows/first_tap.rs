@@ -1,5 +1,6 @@
 //! The first tap after a cold start, with TLS and a round trip of 30 ms between the webhook and everything else: its connections
-//! opened while it starts, or not; against a tap of the same process once it is warm.
+//! opened while it starts, or not; against a tap of the same process once it is warm. And a tap whose forecast is kept, against
+//! one that fetches it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -48,12 +49,18 @@ struct Seen {
     first: f64,
     /// From another tap's event to its answer.
     warm: f64,
+    /// The same of a tap that finds the forecast of the one before it.
+    kept: f64,
 }
 
 /// Starts the webhook in turns, under every condition that can be had.
 pub fn run(bench: &mut Bench) -> Result<()> {
     let name = |way: &str, condition: &str| format!("webhook, {way}, {condition}: exec to first answer");
-    let wanted = |condition: &str| WAYS.iter().any(|(way, _)| bench.wants(SECTION, &name(way, condition)));
+    let kept = |condition: &str| format!("webhook, a kept forecast, {condition}: a tap");
+    let wanted = |condition: &str| {
+        let mut names = WAYS.iter().map(|(way, _)| name(way, condition)).chain([kept(condition)]);
+        names.any(|name| bench.wants(SECTION, &name))
+    };
     let wanted: Vec<_> = CONDITIONS.iter().filter(|(condition, ..)| wanted(condition)).collect();
     if wanted.is_empty() {
         return Ok(());
@@ -100,6 +107,10 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             let row = Row::compared(SECTION, name, Unit::Millis, "a warm tap", &whole);
             let row = row.detail("from its event", Unit::Millis, &against_warm(|seen| seen.first));
             rows.push(if *deployed { row.target(Target::RatioAtMost(1.3)) } else { row });
+            if *deployed {
+                let both = against_warm(|seen| seen.kept);
+                rows.push(Row::compared(SECTION, kept(condition), Unit::Millis, "one that fetches", &both));
+            }
         }
     }
     rows.retain(|row| bench.wants(SECTION, &row.name));
@@ -121,12 +132,13 @@ fn cold_start(program: &Program, share: Option<&Share>, users: &mut Users) -> Re
     };
     let poll = function.first_poll()?;
     share.map_or(Ok(()), Share::slow_down)?;
-    let [first, warm] = [function.invoke(&[users.tap()?])?, function.invoke(&[users.tap()?])?];
-    let [poll, first, warm] = [poll, first, warm].map(|time| time.as_secs_f64() * 1e3);
-    Ok(Seen { poll, first, warm })
+    let first = function.invoke(&[users.tap()?])?;
+    let [warm, kept] = [function.invoke(&[users.tap()?])?, function.invoke(&[users.neighbours_tap()?])?];
+    let [poll, first, warm, kept] = [poll, first, warm, kept].map(|time| time.as_secs_f64() * 1e3);
+    Ok(Seen { poll, first, warm, kept })
 }
 
-/// Users, each with a home in another township: no tap finds a forecast that another has fetched.
+/// Users, each with a home in another township: no tap finds a forecast that another has fetched. And a neighbour of each.
 struct Users {
     next: u64,
     last: u64,
@@ -139,7 +151,7 @@ impl Users {
         let variables = bench.variables("upstash")?;
         let lookup = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, v)| v.clone());
         let store = onetap_store::open(&onetap_store::Config::from_lookup(lookup)?)?;
-        for (number, place) in (first..).zip(places) {
+        for (number, place) in (first..).zip(places.iter().chain(places)) {
             let key = Key::new(format!("user:U{number:032x}:profile"))?;
             let profile = serde_json::json!({ "home": place.name() }).to_string();
             let _ = bench.block_on(store.commit(&Batch::new().put(
@@ -159,5 +171,10 @@ impl Users {
             return Err("more taps than townships".into());
         }
         tap(self.next - 1)
+    }
+
+    /// A tap of somebody in the township of the last one.
+    fn neighbours_tap(&self) -> Result<Vec<u8>> {
+        tap(self.next - 1 + places::all().len() as u64)
     }
 }

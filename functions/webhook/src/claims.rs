@@ -7,7 +7,7 @@ use onetap_line::webhook::Event;
 use onetap_line::{Message, Messages};
 use onetap_store::idem::{Claim, Claimed, Run};
 use onetap_store::lease::{Acquire, Request};
-use onetap_store::{Answers, Commit, Error, Key, Lease, Round, Ticket};
+use onetap_store::{Answers, Batch, Commit, Error, Key, Lease, Round, Ticket};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -69,16 +69,18 @@ pub(crate) enum LockOutcome {
 /// not refuse a claim. Of one user's events that need the lock, the first that is ours to handle gets it.
 ///
 /// An event that LINE marks as redelivered is probably a duplicate. It asks for its lock in a second round trip, after
-/// its claim was granted, so that a duplicate never keeps a new event of the user waiting.
+/// its claim was granted, so that a duplicate never keeps a new event of the user waiting. Of any other event both are
+/// [likely](Batch::likely) to be granted.
 pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -> Vec<Begun<'e>> {
     let mut locks = Locks { session, labels: labels(&events), locks: HashMap::new() };
     let mut round = Round::new();
     let mut asked = Vec::new();
     for planned in events {
-        let claim = claim(session, &planned).map(|claim| (round.add(claim.batch()), claim));
+        let claim = claim(session, &planned);
+        let claim = claim.map(|claim| (round.add(hinted(claim.batch(), planned.event)), claim));
         let user = locked_user(session, &planned);
         if !planned.event.is_redelivery {
-            locks.ask(user, &mut round);
+            locks.ask(user, planned.event, &mut round);
         }
         asked.push((planned, claim, user));
     }
@@ -93,7 +95,7 @@ pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -
             Some((ticket, claim)) => claim_outcome(session, claim, answers.sent_at(), answers.take(ticket)),
         };
         let user = user.filter(|_| matches!(claim, ClaimOutcome::Ours(_)));
-        locks.ask(user, &mut round);
+        locks.ask(user, planned.event, &mut round);
         outcomes.push((planned, claim, user));
     }
     locks.take(&mut session.send(round).await);
@@ -117,6 +119,11 @@ fn claim(session: &Session<'_>, planned: &Planned<'_>) -> Option<Claim> {
         tracing::warn!(%error, "an event is handled without dedupe");
     };
     call.claim().inspect_err(refused).ok()
+}
+
+/// The batch that claims an event or takes its lock, with a hint whether that is granted.
+fn hinted(batch: Batch, event: &Event) -> Batch {
+    if event.is_redelivery { batch } else { batch.likely() }
 }
 
 /// The user whose lock an event takes.
@@ -180,7 +187,7 @@ enum UserLock {
 
 impl<'e> Locks<'_, 'e> {
     /// Adds the request for the user's lock to `round`, unless it was asked for before.
-    fn ask(&mut self, user: Option<&'e str>, round: &mut Round) {
+    fn ask(&mut self, user: Option<&'e str>, event: &Event, round: &mut Round) {
         let (Some(user), Some(config)) = (user, &self.session.webhook.config.lock) else { return };
         if self.locks.contains_key(user) {
             return;
@@ -188,7 +195,7 @@ impl<'e> Locks<'_, 'e> {
         let Ok(key) = Key::new(format!("processing:user:{user}")) else { return };
         let label = self.labels.get(user).map_or("", String::as_str);
         let request = Request::new(key, config.ttl).labelled(label);
-        let ticket = round.add(request.batch());
+        let ticket = round.add(hinted(request.batch(), event));
         self.locks.insert(user, UserLock::Asked(request, ticket));
     }
 

@@ -177,7 +177,8 @@ async fn reply_to_failed_write(
 enum FinalWrite {
     /// How an event that writes nothing ended.
     Ended(Run, Ended),
-    /// That the answer of an event that writes something was sent.
+    /// That the answer of an event that writes something was sent. A redelivery that does not know it sends the answer
+    /// again, and LINE refuses it by its token: so this is not worth a round trip of its own.
     Answered(Batch),
 }
 
@@ -224,10 +225,13 @@ impl LastWrites {
     }
 }
 
-/// Sends the last writes of an event, in one round trip. A failure is a warning: the claim and the lock end by themselves, and
+/// Sends the last writes of an event, in one round trip, if one is needed. A failure is a warning: the claim and the lock end by themselves, and
 /// the forecast is fetched again.
 async fn finish(session: &Session<'_>, event: &Event, ended: Ended, last: LastWrites) {
     let LastWrites { record, fetched, lease } = last;
+    if let (Some(FinalWrite::Answered(_)), None, None) = (&record, &fetched, &lease) {
+        return;
+    }
     let mut round = Round::new();
     let record = record.map(|record| (round.add(record.batch()), record));
     // A refusal means that another instance has kept one meanwhile.

@@ -155,19 +155,19 @@ impl Stage {
         all
     }
 
-    /// What an event of a function's asks of DynamoDB, once what it builds on has happened.
+    /// What an event of a function's asks of DynamoDB, once other processes have handled the events `before`, and its own
+    /// process those of `warm`.
     pub async fn calls_of(
         &self,
         function: Function,
         before: &[Value],
+        warm: &[Value],
         event: &Value,
     ) -> Vec<(String, Value)> {
         let variables = self.variables(function, &self.proxy.url());
-        for event in before {
-            invoke(function, &variables, event).await;
-        }
+        let instance = warmed(function, &variables, before, warm).await;
         let known = self.proxy.calls().len();
-        invoke(function, &variables, event).await;
+        instance.handle(event).await;
         self.proxy.calls().split_off(known)
     }
 
@@ -255,37 +255,71 @@ impl Stage {
     /// Publishes a scenario of the consumer's, past the proxy.
     async fn publish(&self, scenario: &str) {
         let variables = self.variables(Function::Consumer, &self.dynamo.url());
-        invoke(Function::Consumer, &variables, &Function::Consumer.event(scenario)).await;
+        Instance::new(Function::Consumer, &variables).handle(&Function::Consumer.event(scenario)).await;
     }
 }
 
-/// Builds a function from these variables and lets it handle one event, which must succeed.
-pub async fn invoke(function: Function, variables: &BTreeMap<String, String>, event: &Value) {
-    let lookup = |name: &str| look_up(variables, name);
-    let variables = Variables::from_lookup(lookup);
-    match function {
-        Function::Webhook => {
-            let http = onetap_http::Client::new();
-            let store = onetap_store::Config::from_variables(&variables).unwrap();
-            let weather = Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
-            let (store, config) = (onetap_store::open(&store).unwrap(), patient_config(&variables));
-            let webhook = Webhook::new(store, weather, &http, config).unwrap();
-            let answer = webhook.handle(from_str(&event.to_string()).unwrap()).await;
-            assert_eq!(answer.status(), 200, "{event}");
+/// A process of a function.
+pub enum Instance {
+    Webhook(Webhook),
+    Edit(EditLastTransaction),
+    Consumer(QueueConsumer),
+}
+
+impl Instance {
+    fn new(function: Function, variables: &BTreeMap<String, String>) -> Instance {
+        let lookup = |name: &str| look_up(variables, name);
+        let variables = Variables::from_lookup(lookup);
+        match function {
+            Function::Webhook => {
+                let http = onetap_http::Client::new();
+                let store = onetap_store::Config::from_variables(&variables).unwrap();
+                let weather =
+                    Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
+                let (store, config) = (onetap_store::open(&store).unwrap(), patient_config(&variables));
+                Instance::Webhook(Webhook::new(store, weather, &http, config).unwrap())
+            }
+            Function::Consumer => Instance::Consumer(QueueConsumer::from_variables(&variables).unwrap()),
+            Function::Edit => Instance::Edit(EditLastTransaction::from_variables(&variables).unwrap()),
+            Function::Gateway => panic!("a stream is read to its end, in a story"),
         }
-        Function::Consumer => {
-            let consumer = QueueConsumer::from_variables(&variables).unwrap();
-            let batch = serde_json::from_value(event.clone()).unwrap();
-            let answer = consumer.handle(batch, Instant::now() + STORY_TIMEOUT).await;
-            assert!(answer.batch_item_failures.is_empty(), "{event}");
-        }
-        Function::Edit => {
-            let edit = EditLastTransaction::from_variables(&variables).unwrap();
-            let answer = edit.handle(from_str(&event.to_string()).unwrap()).await;
-            assert!(answer.status().is_success(), "{event}");
-        }
-        Function::Gateway => panic!("a stream is read to its end, in a story"),
     }
+
+    /// Handles one event, which must succeed.
+    pub async fn handle(&self, event: &Value) {
+        match self {
+            Instance::Webhook(webhook) => {
+                let answer = webhook.handle(from_str(&event.to_string()).unwrap()).await;
+                assert_eq!(answer.status(), 200, "{event}");
+            }
+            Instance::Consumer(consumer) => {
+                let batch = serde_json::from_value(event.clone()).unwrap();
+                let answer = consumer.handle(batch, Instant::now() + STORY_TIMEOUT).await;
+                assert!(answer.batch_item_failures.is_empty(), "{event}");
+            }
+            Instance::Edit(edit) => {
+                let answer = edit.handle(from_str(&event.to_string()).unwrap()).await;
+                assert!(answer.status().is_success(), "{event}");
+            }
+        }
+    }
+}
+
+/// A process that has handled the events of `warm`, after other processes have handled those `before`.
+pub async fn warmed(
+    function: Function,
+    variables: &BTreeMap<String, String>,
+    before: &[Value],
+    warm: &[Value],
+) -> Instance {
+    for event in before {
+        Instance::new(function, variables).handle(event).await;
+    }
+    let instance = Instance::new(function, variables);
+    for event in warm {
+        instance.handle(event).await;
+    }
+    instance
 }
 
 fn batch(events: &[Value]) -> Value {
