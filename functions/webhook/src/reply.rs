@@ -9,14 +9,31 @@ use tokio::time::Instant;
 use crate::Ended;
 use crate::session::Session;
 
-/// Sends the reply. Failed means that surely nothing was sent, and that another delivery may succeed.
-pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messages) -> Ended {
-    let Some(token) = event.reply_token.as_deref() else { return Ended::Handled };
+/// What is known of a reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replied {
+    /// LINE has accepted it, and would refuse a second one.
+    Accepted,
+    /// It is not to be sent again: it may have arrived, or LINE refuses it for good.
+    Final,
+    /// Surely nothing was sent, and another delivery may succeed.
+    NotSent,
+}
+
+impl Replied {
+    pub(crate) fn ended(self) -> Ended {
+        if self == Replied::NotSent { Ended::Failed } else { Ended::Handled }
+    }
+}
+
+/// Sends the reply.
+pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messages) -> Replied {
+    let Some(token) = event.reply_token.as_deref() else { return Replied::Accepted };
     let now = Instant::now();
     if now >= session.deadline {
         counter!("line_reply_total", "outcome" => "out_of_time").increment(1);
         tracing::error!(outcome = "out_of_time", "reply");
-        return Ended::Failed;
+        return Replied::NotSent;
     }
     let deadline = (now + session.webhook.config.times.reply).min(session.deadline);
     let reply = session.webhook.line.reply(token, messages, deadline).await;
@@ -30,8 +47,12 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
     }
     match reply.outcome {
         Outcome::RateLimited | Outcome::Unauthorized | Outcome::Unreachable { maybe_sent: false } => {
-            Ended::Failed
+            Replied::NotSent
         }
-        _ => Ended::Handled,
+        Outcome::Sent => Replied::Accepted,
+        Outcome::InvalidToken
+        | Outcome::BadRequest
+        | Outcome::ServerError
+        | Outcome::Unreachable { maybe_sent: true } => Replied::Final,
     }
 }

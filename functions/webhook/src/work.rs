@@ -13,7 +13,7 @@ use crate::erasing::{Removal, hide_surplus, remove_hidden_records};
 use crate::look_up::{Findings, erasure, look_up};
 use crate::plan::Plan;
 use crate::replies;
-use crate::reply::reply;
+use crate::reply::{Replied, reply};
 use crate::session::Session;
 use crate::user_edit::UserEdit;
 use crate::{Ended, Ending};
@@ -30,14 +30,14 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
         (ClaimOutcome::Elsewhere, _) => Ended::Elsewhere.into(),
         // Its writes were committed by a run that may not have come to reply.
         (ClaimOutcome::Done(Some(Marker::Answer(answer))), _) => {
-            match reply_to_written(session, event, &plan, &answer).await {
+            match reply_to_written(session, event, &plan, &answer).await.ended() {
                 Ended::Failed => Ended::Failed.into(),
                 _ => Ended::Duplicate.into(),
             }
         }
         (ClaimOutcome::Done(_), _) => Ended::Duplicate.into(),
         (ClaimOutcome::Ours(run), LockOutcome::Busy(message)) => {
-            let ended = reply(session, event, &message.into()).await;
+            let ended = reply(session, event, &message.into()).await.ended();
             finish(session, event, ended, LastWrites::of(run, ended)).await;
             if ended == Ended::Handled { Ended::Busy.into() } else { ended.into() }
         }
@@ -80,7 +80,7 @@ async fn work(
         Some(user_edit) if session.store_is_up() => user_edit,
         not_written => {
             let ended = match &answer {
-                Some(answer) => reply(session, event, answer).await,
+                Some(answer) => reply(session, event, answer).await.ended(),
                 // No reply: the redelivered event can write it.
                 None if not_written.is_some() => Ended::Failed,
                 None => Ended::Handled,
@@ -101,13 +101,13 @@ async fn work(
     let mut answered = None;
     let ended = match written {
         Ok(Marker::Answer(written)) => {
-            let ended = reply_to_written(session, event, plan, &written).await;
+            let replied = reply_to_written(session, event, plan, &written).await;
             // Whoever finds the marker from now on need not send the answer again.
-            let sent = run.filter(|_| ended == Ended::Handled);
+            let sent = run.filter(|_| replied != Replied::NotSent);
             answered = sent.map(|run| {
-                FinalWrite::Answered(run.amend_batch(&Marker::Answer(written), &Marker::Answered))
+                FinalWrite::Answered(run.amend_batch(&Marker::Answer(written), &Marker::Answered), replied)
             });
-            ended
+            replied.ended()
         }
         Ok(Marker::Answered) => Ended::Handled,
         Err(edit::Error::TakenOver) => Ended::Elsewhere,
@@ -141,7 +141,7 @@ async fn write(
 
 /// Replies to an event whose writes are committed. An erasure first removes from the store what it has hidden; the run that
 /// committed it may have died before that.
-async fn reply_to_written(session: &Session<'_>, event: &Event, plan: &Plan, answer: &Messages) -> Ended {
+async fn reply_to_written(session: &Session<'_>, event: &Event, plan: &Plan, answer: &Messages) -> Replied {
     let user = event.source.user_id.as_deref().filter(|_| matches!(plan, Plan::Erase));
     if let Some(Ok(erasure)) = user.map(|user| erasure(session, user))
         && let Removal::Unfinished = remove_hidden_records(session, &erasure).await
@@ -163,13 +163,13 @@ async fn reply_to_failed_write(
     let maybe_written = matches!(error, edit::Error::Unwritten(error) if error.maybe_applied());
     match (plan, answer) {
         // A forecast is right whether the visit was saved or not.
-        (Plan::Forecast(_), Some(answer)) => reply(session, event, &answer).await,
+        (Plan::Forecast(_), Some(answer)) => reply(session, event, &answer).await.ended(),
         // The writes may be applied: if the bot said "try again", the user could enter it twice. LINE delivers the event
         // again, and that run finds the marker and replies, or finds none and does the work.
         _ if maybe_written && has_claim => Ended::Failed,
-        (Plan::HalfSaid(..), Some(answer)) => reply(session, event, &answer).await,
+        (Plan::HalfSaid(..), Some(answer)) => reply(session, event, &answer).await.ended(),
         (Plan::Unfollow | Plan::HalfSaid(..), _) => Ended::Failed,
-        _ => reply(session, event, &replies::text(replies::BUSY)).await,
+        _ => reply(session, event, &replies::text(replies::BUSY)).await.ended(),
     }
 }
 
@@ -177,9 +177,8 @@ async fn reply_to_failed_write(
 enum FinalWrite {
     /// How an event that writes nothing ended.
     Ended(Run, Ended),
-    /// That the answer of an event that writes something was sent. A redelivery that does not know it sends the answer
-    /// again, and LINE refuses it by its token: so this is not worth a round trip of its own.
-    Answered(Batch),
+    /// That the answer of an event that writes something was sent.
+    Answered(Batch, Replied),
 }
 
 impl FinalWrite {
@@ -188,7 +187,7 @@ impl FinalWrite {
         match self {
             FinalWrite::Ended(run, ended) if ended.comes_again() => run.abandon_batch(),
             FinalWrite::Ended(run, _) => run.commit_batch(&Marker::Answered),
-            FinalWrite::Answered(amended) => amended.clone(),
+            FinalWrite::Answered(amended, _) => amended.clone(),
         }
     }
 
@@ -196,7 +195,7 @@ impl FinalWrite {
     fn count(self, answer: Result<Commit, Error>) {
         count_dedupe(match (self, answer) {
             // Counted when it was written.
-            (FinalWrite::Answered(_), _) => return,
+            (FinalWrite::Answered(..), _) => return,
             (FinalWrite::Ended(_, Ended::Elsewhere), _) => "in_progress",
             (FinalWrite::Ended(_, Ended::Failed), _) => "failed",
             (FinalWrite::Ended(run, _), Ok(answer)) => match run.committed(answer) {
@@ -225,11 +224,13 @@ impl LastWrites {
     }
 }
 
-/// Sends the last writes of an event, in one round trip, if one is needed. A failure is a warning: the claim and the lock end by themselves, and
+/// Sends the last writes of an event, in one round trip. A failure is a warning: the claim and the lock end by themselves, and
 /// the forecast is fetched again.
 async fn finish(session: &Session<'_>, event: &Event, ended: Ended, last: LastWrites) {
     let LastWrites { record, fetched, lease } = last;
-    if let (Some(FinalWrite::Answered(_)), None, None) = (&record, &fetched, &lease) {
+    // Not worth a round trip of its own: a redelivery that does not know it sends the answer again, and LINE refuses it by its
+    // token.
+    if let (Some(FinalWrite::Answered(_, Replied::Accepted)), None, None) = (&record, &fetched, &lease) {
         return;
     }
     let mut round = Round::new();

@@ -224,17 +224,23 @@ async fn a_forecast_older_than_six_hours_is_not_shown() {
 /// shows it if it was certainly not sent, without another call for the weather.
 async fn reply_meets(fault: LineFault, answered: u16, is_shown: bool) {
     let user = user();
-    // What it writes keeps its answer; a tap writes nothing and looks the forecast up again.
-    for event in [text(&user, "臺北市信義區"), tap(&user, HOME)] {
+    // An event that writes keeps its answer. A tap writes nothing and looks the forecast up again. An entry asks for none.
+    let events = [
+        (text(&user, "臺北市信義區"), PROVIDERS, 1),
+        (tap(&user, HOME), PROVIDERS, 1),
+        (text(&user, "午餐 120 信用卡"), "已記帳", 0),
+    ];
+    for (event, beginning, forecasts) in events {
         let stage = Stage::new().await;
         stage.deliver(&text(&user, "設定住家 臺北市信義區")).await;
         stage.line.fail_next(fault.clone());
         let (status, shown, calls) = stage.deliver(&event).await;
-        assert_eq!((status, shown.is_some(), calls), (answered, is_shown, [1, 0, 1]), "{fault:?}");
+        assert_eq!((status, shown.is_some(), calls), (answered, is_shown, [forecasts, 0, 1]), "{fault:?}");
         let (status, shown, calls) = stage.deliver(&redelivered(&event)).await;
         assert_eq!((status, &calls[..2]), (200, &[0, 0][..]), "{fault:?}");
-        let again = shown.is_some_and(|text| text.starts_with(PROVIDERS));
-        assert_eq!(again, answered == 500, "{fault:?}");
+        let again = shown.is_some_and(|text| text.starts_with(beginning));
+        assert_eq!(again, answered == 500, "{fault:?}: {beginning}");
+        assert_eq!(calls[2], usize::from(answered == 500), "{fault:?}: {beginning} is not sent twice");
     }
 }
 
