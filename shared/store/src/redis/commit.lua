@@ -41,6 +41,28 @@ local function value(key)
   error(there.err, 0)
 end
 
+-- The values of keys, by key. MGET finds nothing also under a key of another type, so what is missing is looked at.
+local function values(keys)
+  local found, missing = {}, {}
+  if #keys == 1 then
+    found[keys[1]] = value(keys[1])
+  elseif #keys > 1 then
+    local there = redis.call('MGET', unpack(keys))
+    for n, key in ipairs(keys) do
+      found[key] = there[n] or false
+      if not there[n] then
+        missing[#missing + 1] = key
+      end
+    end
+  end
+  if #missing > 0 and redis.call('EXISTS', unpack(missing)) > 0 then
+    for _, key in ipairs(missing) do
+      found[key] = value(key)
+    end
+  end
+  return found
+end
+
 -- Fails if the user may not run this command. (A server without access control lists does not have the function.)
 local function permit(...)
   if redis.acl_check_cmd and not redis.acl_check_cmd(...) then
@@ -66,14 +88,25 @@ local function apply(writes)
 
   -- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
   -- every one that failed. (Reading a key of another type is an error. Nothing is written yet.)
+  local keys = {}
+  for _, write in ipairs(writes) do
+    if write.what == 'check' or write.what == 'put' or write.what == 'delete' or write.what == 'newer' then
+      keys[#keys + 1] = write.key
+    end
+  end
+  local stored, lengths = values(keys), {}
+  local function length(log)
+    lengths[log] = lengths[log] or redis.call('XLEN', log)
+    return lengths[log]
+  end
   local refusal, unjudged = { 0 }, { 2 }
   for _, write in ipairs(writes) do
+    local there = stored[write.key]
     if write.what == 'append' then
-      write.begins = redis.call('XLEN', write.key) == 0
+      write.begins = length(write.key) == 0
     elseif write.what == 'clear' then
-      write.has_records = redis.call('XLEN', write.key) > 0
+      write.has_records = length(write.key) > 0
     elseif write.what == 'newer' then
-      local there = value(write.key)
       if not there then
         write.due = true
       elseif write.expect ~= '' and there == write.old then
@@ -88,7 +121,6 @@ local function apply(writes)
         end
       end
     elseif write.what ~= 'publish' then
-      local there = value(write.key)
       local holds
       if there then
         holds = write.expect ~= 'absent' and there == write.old

@@ -107,6 +107,21 @@ async fn the_batches_of_a_round_share_one_call_of_the_script() {
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
+async fn the_values_of_a_batch_are_read_with_one_command_and_with_two_where_some_are_missing() {
+    let billed = Billed::open().await;
+    let keys: Vec<Key> = (0..5).map(|n| billed.names.key(&n.to_string())).collect();
+    let absent = keys.iter().fold(Batch::new(), |batch, key| batch.put(key, Expect::Absent, "1", HOUR));
+    let (answers, cost) = billed.cost(&[absent]).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 3 + 5), "EVALSHA, MGET, EXISTS, five SET");
+    let there = |batch: Batch, key| batch.check(key, Expect::Is("1".into()));
+    let (answers, cost) = billed.cost(&[keys.iter().fold(Batch::new(), there)]).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 2), "EVALSHA, MGET");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
 async fn an_error_of_one_batch_in_a_call_is_its_own() {
     let billed = Billed::open().await;
     let names = &billed.names;

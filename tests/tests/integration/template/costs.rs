@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::ORIGIN;
 use super::document::Template;
 use super::guide::guide;
-use super::stories::{Stage, environment, warmed};
+use super::stories::{Stage, batch, environment, warmed};
 
 /// A row of the guide: what it is called there, whose event it is, and what has happened before.
 struct Row {
@@ -270,6 +270,21 @@ async fn the_guide_counts_upstashs_requests_and_commands_as_they_are() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn on_upstash_an_event_of_ten_from_the_queue_costs_at_most_13_commands() {
+    let event = |seq: u64| {
+        json!({
+            "job_id": "job-1", "domain": "scan", "stage": "vision", "seq": seq, "data": {},
+            "timestamp": "2025-11-03T08:15:30Z",
+        })
+    };
+    let ten = batch(&(10..20).map(event).collect::<Vec<_>>());
+    let row = Row { name: "", function: Function::Consumer, before: vec![], warm: vec![], event: ten };
+    let (requests, commands) = on_upstash(&Template::read(), &row).await;
+    assert!(requests == 1 && commands <= 130, "{requests} requests, {commands} commands");
 }
 
 #[tokio::test]

@@ -261,7 +261,7 @@ impl Stage {
 
 /// A process of a function.
 pub enum Instance {
-    Webhook(Webhook),
+    Webhook(Box<Webhook>),
     Edit(EditLastTransaction),
     Consumer(QueueConsumer),
 }
@@ -277,7 +277,7 @@ impl Instance {
                 let weather =
                     Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
                 let (store, config) = (onetap_store::open(&store).unwrap(), patient_config(&variables));
-                Instance::Webhook(Webhook::new(store, weather, &http, config).unwrap())
+                Instance::Webhook(Box::new(Webhook::new(store, weather, &http, config).unwrap()))
             }
             Function::Consumer => Instance::Consumer(QueueConsumer::from_variables(&variables).unwrap()),
             Function::Edit => Instance::Edit(EditLastTransaction::from_variables(&variables).unwrap()),
@@ -322,7 +322,8 @@ pub async fn warmed(
     instance
 }
 
-fn batch(events: &[Value]) -> Value {
+/// SQS delivers these events.
+pub fn batch(events: &[Value]) -> Value {
     let mut batch = Function::Consumer.event("one-event");
     let record = batch["Records"][0].clone();
     let records = events.iter().map(|event| {
