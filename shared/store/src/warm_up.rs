@@ -11,8 +11,8 @@ pub const WARM_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits until `connect` has opened a connection to `service`, for at most [`WARM_UP_TIMEOUT`].
 ///
-/// To be run beside the first poll, which it then does not delay: the first answer never comes later than if the poll had waited,
-/// and sooner where another service is farther away than the store (`bench`, "first tap").
+/// To be run beside the first poll, which it then does not delay. The first answer comes as soon as if the poll had waited, and
+/// sooner where another service is farther away than the store (`bench`, "first tap").
 ///
 /// A failure does not stop the start, and is no news for an operator: the first call connects by itself and reports its
 /// own failure.
