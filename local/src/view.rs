@@ -111,13 +111,13 @@ struct Unsent {
     records: usize,
     /// How many of the newest replies are new.
     replies: usize,
-    forecasts: Vec<LookedUp>,
+    forecasts: Vec<ForecastNote>,
     settings: bool,
 }
 
 /// How the look-up of a reply's forecast ended.
 #[derive(Serialize)]
-struct LookedUp {
+struct ForecastNote {
     delivery: String,
     event: usize,
     forecast: &'static str,
@@ -202,7 +202,7 @@ impl View {
             for reply in state.replies.iter_mut().filter(|reply| reply.delivery == delivery) {
                 reply.forecast = forecasts.get(reply.event).copied().flatten();
                 let (delivery, event) = (delivery.to_owned(), reply.event);
-                let looked_up = reply.forecast.map(|forecast| LookedUp { delivery, event, forecast });
+                let looked_up = reply.forecast.map(|forecast| ForecastNote { delivery, event, forecast });
                 state.unsent.forecasts.extend(looked_up);
             }
         });

@@ -17,7 +17,7 @@ use onetap_bus::Job;
 use onetap_config::{Secret, Variables};
 use onetap_line::signature::sign;
 use onetap_store::Store;
-use onetap_weather::{Forecasts, Keep, Sample};
+use onetap_weather::{ForecastAges, Forecasts, Sample};
 use queue_consumer::QueueConsumer;
 use tokio::time::Instant;
 use webhook::Webhook;
@@ -50,7 +50,7 @@ pub fn webhook(store: Arc<dyn Store>, http: &onetap_http::Client, line: &str) ->
         Some(value.to_owned())
     };
     let config = webhook::Config::from_variables(&Variables::from_lookup(lookup)).unwrap();
-    let weather = Forecasts::new(Arc::new(Sample::new()), None, Keep::default());
+    let weather = Forecasts::new(Arc::new(Sample::new()), None, ForecastAges::default());
     Webhook::new(store, Arc::new(weather), http, config).unwrap()
 }
 

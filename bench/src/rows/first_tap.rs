@@ -25,7 +25,7 @@ const WEATHER: &str = "shared/weather/tests/fixtures/open-meteo.json";
 /// From the webhook to everything.
 const ROUND_TRIP: Duration = Duration::from_millis(30);
 /// From another continent to LINE.
-const FAR: Duration = Duration::from_millis(100);
+const ROUND_TRIP_TO_FAR_LINE: Duration = Duration::from_millis(100);
 
 /// When the connections are opened, and whether `main.rs` does it so.
 const WAYS: [(&str, bool); 3] = [
@@ -38,7 +38,7 @@ const WAYS: [(&str, bool); 3] = [
 const CONDITIONS: [(&str, Duration, bool); 3] = [
     ("full speed", ROUND_TRIP, false),
     ("a seventh of a core", ROUND_TRIP, true),
-    ("LINE 100 ms away", FAR, false),
+    ("LINE 100 ms away", ROUND_TRIP_TO_FAR_LINE, false),
 ];
 
 /// What was seen of a cold start, in milliseconds.

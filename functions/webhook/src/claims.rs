@@ -121,7 +121,7 @@ fn claim(session: &Session<'_>, planned: &Planned<'_>) -> Option<Claim> {
     call.claim().inspect_err(refused).ok()
 }
 
-/// The batch that claims an event or takes its lock, with a hint whether that is granted.
+/// Marks the batch as likely to be applied, unless LINE marks the event as redelivered.
 fn hinted(batch: Batch, event: &Event) -> Batch {
     if event.is_redelivery { batch } else { batch.likely() }
 }
@@ -239,7 +239,7 @@ impl<'e> Locks<'_, 'e> {
         given
     }
 
-    /// Releases the locks that only duplicates asked for, at once: they are no tap to cool down from.
+    /// Releases the locks that only duplicates asked for. At once: a duplicate starts no cooldown.
     async fn release_unused(self) {
         let mut round = Round::new();
         for lock in self.locks.into_values() {

@@ -25,14 +25,14 @@ pub(crate) struct Findings {
     /// How the look-up of the forecast ended, if there was one.
     pub(crate) forecast: Option<ForecastOutcome>,
     /// Keeps the forecast that was fetched.
-    pub(crate) fetched: Option<Batch>,
+    pub(crate) forecast_to_store: Option<Batch>,
 }
 
 /// Looks up what `event` asks for.
 pub(crate) async fn look_up(session: &Session<'_>, event: &Event, plan: &Plan) -> Findings {
-    let mut weather = Weather::default();
-    let (answer, user_edit) = answer_and_edit(session, event, plan, &mut weather).await;
-    Findings { answer, user_edit, forecast: weather.outcome, fetched: weather.fetched }
+    let mut result = ForecastResult::default();
+    let (answer, user_edit) = answer_and_edit(session, event, plan, &mut result).await;
+    Findings { answer, user_edit, forecast: result.outcome, forecast_to_store: result.to_store }
 }
 
 /// The answer to an event, and what it writes.
@@ -40,7 +40,7 @@ async fn answer_and_edit(
     session: &Session<'_>,
     event: &Event,
     plan: &Plan,
-    weather: &mut Weather,
+    result: &mut ForecastResult,
 ) -> (Option<Messages>, Option<UserEdit>) {
     let user = event.source.user_id.as_deref();
     let at = happened_at_ms(event, session.now.unix());
@@ -51,7 +51,7 @@ async fn answer_and_edit(
         _ => vec![change],
     };
     // Without a user there is nobody to keep something for, and without the store nowhere.
-    let keep = |edit: Option<Result<UserEdit, Error>>| match edit {
+    let if_store_is_up = |edit: Option<Result<UserEdit, Error>>| match edit {
         Some(Ok(edit)) if session.store_is_up() => (None, Some(edit)),
         _ => (busy(), None),
     };
@@ -59,13 +59,13 @@ async fn answer_and_edit(
         Plan::Ignore => (None, None),
         Plan::Say(say) => (Some(replies::say(say)), None),
         Plan::Forecast(place) => {
-            let answer = forecast(session, place, weather).await;
+            let answer = forecast(session, place, result).await;
             let changes = and_is_here(ProfileChange::Visit(place));
             let edit = user.and_then(|user| UserEdit::profile(user, changes, Some(answer.clone())).ok());
             (Some(answer), edit)
         }
         Plan::Saved(saved) => match profile(session, user).await {
-            Some(profile) => (Some(saved_forecast(session, &profile, *saved, weather).await), None),
+            Some(profile) => (Some(saved_forecast(session, &profile, *saved, result).await), None),
             None => (busy(), None),
         },
         Plan::Recent => match profile(session, user).await {
@@ -75,9 +75,11 @@ async fn answer_and_edit(
         Plan::Save(saved, place) => {
             let answer = replies::saved(*saved, place);
             let changes = and_is_here(ProfileChange::Save(*saved, place));
-            keep(user.map(|user| UserEdit::profile(user, changes, Some(answer))))
+            if_store_is_up(user.map(|user| UserEdit::profile(user, changes, Some(answer))))
         }
-        Plan::Book(change) => keep(user.map(|user| Ok(UserEdit::book(book(session, user)?, change.clone())))),
+        Plan::Book(change) => {
+            if_store_is_up(user.map(|user| Ok(UserEdit::book(book(session, user)?, change.clone()))))
+        }
         Plan::HalfSaid(words, say) => {
             let answer = say.as_ref().map(replies::say);
             // A way to pay is the answer to a question that only the store knows.
@@ -92,7 +94,7 @@ async fn answer_and_edit(
             Some(book) => (recall(session, &book, *question).await.ok().or_else(busy), None),
             None => (busy(), None),
         },
-        Plan::Erase => keep(user.map(|user| erasure(session, user).map(UserEdit::Erase))),
+        Plan::Erase => if_store_is_up(user.map(|user| erasure(session, user).map(UserEdit::Erase))),
         Plan::Follow => {
             let (answer, changes) = (replies::welcome(), vec![ProfileChange::Activate(at)]);
             let edit = user.and_then(|user| UserEdit::profile(user, changes, Some(answer.clone())).ok());
@@ -110,24 +112,24 @@ async fn saved_forecast(
     session: &Session<'_>,
     profile: &Profile,
     saved: Saved,
-    weather: &mut Weather,
+    result: &mut ForecastResult,
 ) -> Messages {
     match profile.saved(saved) {
-        Some(place) => forecast(session, place, weather).await,
+        Some(place) => forecast(session, place, result).await,
         None => replies::not_saved(saved),
     }
 }
 
 /// How the look-up of an event's forecast ended.
 #[derive(Default)]
-struct Weather {
+struct ForecastResult {
     outcome: Option<ForecastOutcome>,
     /// Keeps the forecast that was fetched.
-    fetched: Option<Batch>,
+    to_store: Option<Batch>,
 }
 
 /// The forecast; an apology if there is none in time for the reply.
-async fn forecast(session: &Session<'_>, place: &Place, weather: &mut Weather) -> Messages {
+async fn forecast(session: &Session<'_>, place: &Place, result: &mut ForecastResult) -> Messages {
     let webhook = session.webhook;
     let deadline = (Instant::now() + webhook.config.times.forecast).min(session.before_reply());
     let read = async |names: &[String]| {
@@ -136,17 +138,17 @@ async fn forecast(session: &Session<'_>, place: &Place, weather: &mut Weather) -
     };
     let LookedUp { forecast, outcome, to_store } =
         webhook.weather.look_up(place, session.now, deadline, read).await;
-    // Each is reported each time, all but one as 0: an alarm that divides by their sum needs all numbers.
+    // Every look-up reports all five outcomes, four of them as 0: the alarm divides by their sum.
     for each in ForecastOutcome::ALL {
         counter!("weather_total", "outcome" => each.label()).increment((each == outcome).into());
     }
     tracing::info!(outcome = outcome.label(), "forecast");
-    *weather = Weather { outcome: Some(outcome), fetched: to_store.and_then(keep) };
+    *result = ForecastResult { outcome: Some(outcome), to_store: to_store.and_then(batch_of) };
     forecast.map_or(replies::text(replies::BUSY), |forecast| replies::text(forecast.text(session.now)))
 }
 
 /// The batch that keeps a forecast for other instances and later starts.
-fn keep(ToStore { key, there, value, ttl }: ToStore) -> Option<Batch> {
+fn batch_of(ToStore { key, there, value, ttl }: ToStore) -> Option<Batch> {
     let expect = there.map_or(Expect::Absent, Expect::Is);
     Some(Batch::new().put(&Key::new(key).ok()?, expect, value, ttl))
 }

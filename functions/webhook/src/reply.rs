@@ -16,24 +16,25 @@ pub(crate) enum Replied {
     Accepted,
     /// It is not to be sent again: it may have arrived, or LINE refuses it for good.
     Final,
-    /// Surely nothing was sent, and another delivery may succeed.
-    NotSent,
+    /// LINE has certainly not taken it, because it was not sent or is refused for now. Another delivery may send it.
+    NotTaken,
 }
 
 impl Replied {
     pub(crate) fn ended(self) -> Ended {
-        if self == Replied::NotSent { Ended::Failed } else { Ended::Handled }
+        if self == Replied::NotTaken { Ended::Failed } else { Ended::Handled }
     }
 }
 
 /// Sends the reply.
 pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messages) -> Replied {
+    // Without a token there is nothing to send, now or later.
     let Some(token) = event.reply_token.as_deref() else { return Replied::Accepted };
     let now = Instant::now();
     if now >= session.deadline {
         counter!("line_reply_total", "outcome" => "out_of_time").increment(1);
         tracing::error!(outcome = "out_of_time", "reply");
-        return Replied::NotSent;
+        return Replied::NotTaken;
     }
     let deadline = (now + session.webhook.config.times.reply).min(session.deadline);
     let reply = session.webhook.line.reply(token, messages, deadline).await;
@@ -47,7 +48,7 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
     }
     match reply.outcome {
         Outcome::RateLimited | Outcome::Unauthorized | Outcome::Unreachable { maybe_sent: false } => {
-            Replied::NotSent
+            Replied::NotTaken
         }
         Outcome::Sent => Replied::Accepted,
         Outcome::InvalidToken

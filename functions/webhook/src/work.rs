@@ -75,7 +75,7 @@ async fn work(
     mut run: Option<Run>,
     lease: Option<Lease>,
 ) -> Ending {
-    let Findings { answer, user_edit, forecast, fetched } = look_up(session, event, plan).await;
+    let Findings { answer, user_edit, forecast, forecast_to_store } = look_up(session, event, plan).await;
     let user_edit = match user_edit {
         Some(user_edit) if session.store_is_up() => user_edit,
         not_written => {
@@ -85,8 +85,8 @@ async fn work(
                 None if not_written.is_some() => Ended::Failed,
                 None => Ended::Handled,
             };
-            let record = run.map(|run| FinalWrite::Ended(run, ended));
-            finish(session, event, ended, LastWrites { record, fetched, lease }).await;
+            let record = run.map(|run| MarkerWrite::Ended(run, ended));
+            finish(session, event, ended, LastWrites { record, forecast_to_store, lease }).await;
             return Ending { ended, forecast };
         }
     };
@@ -103,9 +103,9 @@ async fn work(
         Ok(Marker::Answer(written)) => {
             let replied = reply_to_written(session, event, plan, &written).await;
             // Whoever finds the marker from now on need not send the answer again.
-            let sent = run.filter(|_| replied != Replied::NotSent);
+            let sent = run.filter(|_| replied != Replied::NotTaken);
             answered = sent.map(|run| {
-                FinalWrite::Answered(run.amend_batch(&Marker::Answer(written), &Marker::Answered), replied)
+                MarkerWrite::Answered(run.amend_batch(&Marker::Answer(written), &Marker::Answered), replied)
             });
             replied.ended()
         }
@@ -113,7 +113,7 @@ async fn work(
         Err(edit::Error::TakenOver) => Ended::Elsewhere,
         Err(error) => reply_to_failed_write(session, event, plan, answer, run.is_some(), &error).await,
     };
-    finish(session, event, ended, LastWrites { record: answered, fetched, lease }).await;
+    finish(session, event, ended, LastWrites { record: answered, forecast_to_store, lease }).await;
     Ending { ended, forecast }
 }
 
@@ -174,20 +174,20 @@ async fn reply_to_failed_write(
 }
 
 /// The final write for an event.
-enum FinalWrite {
+enum MarkerWrite {
     /// How an event that writes nothing ended.
     Ended(Run, Ended),
     /// That the answer of an event that writes something was sent.
     Answered(Batch, Replied),
 }
 
-impl FinalWrite {
+impl MarkerWrite {
     /// If LINE is to deliver the event again, its claim is released.
     fn batch(&self) -> Batch {
         match self {
-            FinalWrite::Ended(run, ended) if ended.comes_again() => run.abandon_batch(),
-            FinalWrite::Ended(run, _) => run.commit_batch(&Marker::Answered),
-            FinalWrite::Answered(amended, _) => amended.clone(),
+            MarkerWrite::Ended(run, ended) if ended.comes_again() => run.abandon_batch(),
+            MarkerWrite::Ended(run, _) => run.commit_batch(&Marker::Answered),
+            MarkerWrite::Answered(amended, _) => amended.clone(),
         }
     }
 
@@ -195,14 +195,14 @@ impl FinalWrite {
     fn count(self, answer: Result<Commit, Error>) {
         count_dedupe(match (self, answer) {
             // Counted when it was written.
-            (FinalWrite::Answered(..), _) => return,
-            (FinalWrite::Ended(_, Ended::Elsewhere), _) => "in_progress",
-            (FinalWrite::Ended(_, Ended::Failed), _) => "failed",
-            (FinalWrite::Ended(run, _), Ok(answer)) => match run.committed(answer) {
+            (MarkerWrite::Answered(..), _) => return,
+            (MarkerWrite::Ended(_, Ended::Elsewhere), _) => "in_progress",
+            (MarkerWrite::Ended(_, Ended::Failed), _) => "failed",
+            (MarkerWrite::Ended(run, _), Ok(answer)) => match run.committed(answer) {
                 Committed::Recorded => "executed",
                 Committed::Refused(_) | Committed::Lost => "lost_lease",
             },
-            (FinalWrite::Ended(..), Err(_)) => "unrecorded",
+            (MarkerWrite::Ended(..), Err(_)) => "unrecorded",
         });
     }
 }
@@ -210,9 +210,9 @@ impl FinalWrite {
 /// The writes that end an event.
 #[derive(Default)]
 struct LastWrites {
-    record: Option<FinalWrite>,
+    record: Option<MarkerWrite>,
     /// Keeps the forecast that the event fetched.
-    fetched: Option<Batch>,
+    forecast_to_store: Option<Batch>,
     /// The lock to be released.
     lease: Option<Lease>,
 }
@@ -220,23 +220,25 @@ struct LastWrites {
 impl LastWrites {
     /// Of an event that did no work.
     fn of(run: Option<Run>, ended: Ended) -> LastWrites {
-        LastWrites { record: run.map(|run| FinalWrite::Ended(run, ended)), ..LastWrites::default() }
+        LastWrites { record: run.map(|run| MarkerWrite::Ended(run, ended)), ..LastWrites::default() }
     }
 }
 
 /// Sends the last writes of an event, in one round trip. A failure is a warning: the claim and the lock end by themselves, and
 /// the forecast is fetched again.
 async fn finish(session: &Session<'_>, event: &Event, ended: Ended, last: LastWrites) {
-    let LastWrites { record, fetched, lease } = last;
-    // Not worth a round trip of its own: a redelivery that does not know it sends the answer again, and LINE refuses it by its
-    // token.
-    if let (Some(FinalWrite::Answered(_, Replied::Accepted)), None, None) = (&record, &fetched, &lease) {
+    let LastWrites { record, forecast_to_store, lease } = last;
+    // That LINE accepted the answer is not worth a round trip of its own: a redelivery would send the answer again, and LINE
+    // refuses a used token.
+    if let (Some(MarkerWrite::Answered(_, Replied::Accepted)), None, None) =
+        (&record, &forecast_to_store, &lease)
+    {
         return;
     }
     let mut round = Round::new();
     let record = record.map(|record| (round.add(record.batch()), record));
     // A refusal means that another instance has kept one meanwhile.
-    let _ = fetched.map(|fetched| round.add(fetched));
+    let _ = forecast_to_store.map(|batch| round.add(batch));
     let lease = lease.map(|lease| (round.add(release_batch(session, &lease, ended)), lease));
     let mut answers = session.send(round).await;
     if let Some((ticket, record)) = record {
@@ -247,8 +249,8 @@ async fn finish(session: &Session<'_>, event: &Event, ended: Ended, last: LastWr
     }
 }
 
-/// The batch that releases the lock of an event that ended so. Only an event that is done has a cooldown: one that LINE is to
-/// send again would find its own lock.
+/// The batch that releases an event's lock. Only an event that is done has a cooldown: one that LINE sends again would meet its
+/// own lock.
 fn release_batch(session: &Session<'_>, lease: &Lease, ended: Ended) -> Batch {
     match &session.webhook.config.lock {
         Some(lock) if !ended.comes_again() => lease.release_batch_after(lock.min_hold),

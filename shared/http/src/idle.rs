@@ -56,8 +56,8 @@ impl Server {
 }
 
 impl Idle {
-    /// The connection that was used last, and since when it is idle: the server is the least likely to have closed it. Without any, a future that
-    /// ends when one has become idle; another request may take it first.
+    /// Takes the connection that was used last, which the server is least likely to have closed, and returns since when it is idle.
+    /// If there is none: a future that ends when one has become idle; another request may take it first.
     pub(crate) fn take(&self, origin: &Origin) -> Result<(Connection, Instant), OwnedNotified> {
         let mut servers = self.servers();
         let server = servers.entry(origin.clone()).or_default();

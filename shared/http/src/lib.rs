@@ -50,7 +50,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// After a longer idle time the peer may have closed the connection, and tokio may not have read that event yet.
-const POLL_SOCKET_AFTER: Duration = Duration::from_millis(10);
+const MAX_IDLE_WITHOUT_CHECK: Duration = Duration::from_millis(10);
 
 /// A pool of connections; a clone shares it.
 ///
@@ -175,7 +175,7 @@ impl Client {
         loop {
             let idle_notification = match self.idle.take(origin) {
                 Ok((connection, since)) => {
-                    if since.elapsed() > POLL_SOCKET_AFTER {
+                    if since.elapsed() > MAX_IDLE_WITHOUT_CHECK {
                         // After a Lambda was frozen or a thread was blocked, tokio must poll its sockets first.
                         tokio::task::yield_now().await;
                         if connection.is_closed() {

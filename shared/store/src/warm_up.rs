@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Time limit for opening a connection while a function starts. A call that comes meanwhile waits for the connection, so that this
-/// limit is no shorter than the call's own: to cancel what a call waits for would leave it without the time to connect.
+/// Time limit for opening a connection while a function starts. A call that arrives meanwhile waits for that connection. A limit that
+/// is shorter than the call's own would cancel it and leave the call too little time to connect.
 pub const WARM_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits until `connect` has opened a connection to `service`, for at most [`WARM_UP_TIMEOUT`].
 ///
-/// To be run beside the first poll, which it then does not delay. The first answer comes as soon as if the poll had waited, and
+/// Run it beside the first poll, which it does not delay. The first answer comes as soon as if the poll had waited, and
 /// sooner where another service is farther away than the store (`bench`, "first tap").
 ///
 /// A failure does not stop the start, and is no news for an operator: the first call connects by itself and reports its

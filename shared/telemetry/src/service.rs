@@ -3,7 +3,7 @@
 /// Variables that name the service, the first one first. Lambda sets the second.
 const VARIABLES: [&str; 2] = ["SERVICE_NAME", "AWS_LAMBDA_FUNCTION_NAME"];
 /// CloudWatch's limit for the value of a dimension.
-const MAX_LENGTH: usize = 1024;
+const MAX_NAME_BYTES: usize = 1024;
 
 /// The value of the dimension `service` that every EMF metric has.
 ///
@@ -16,7 +16,7 @@ impl Service {
     pub fn new(name: &str) -> Option<Service> {
         let printable = |c: char| c == ' ' || c.is_ascii_graphic();
         let name = name.trim();
-        let accepted = !name.is_empty() && name.len() <= MAX_LENGTH && name.chars().all(printable);
+        let accepted = !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(printable);
         accepted.then(|| Service(name.to_owned()))
     }
 

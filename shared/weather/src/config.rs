@@ -15,21 +15,21 @@ pub struct Config {
     /// `WEATHER_FALLBACK_PROVIDER`: asked when the first provider fails or is late.
     pub fallback: Option<ProviderConfig>,
     /// How long forecasts are kept.
-    pub keep: Keep,
+    pub keep: ForecastAges,
 }
 
 /// How long forecasts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct ForecastAges {
     /// `WEATHER_FRESH_SECONDS`: a younger forecast is used without asking a provider.
     pub fresh: Duration,
     /// `WEATHER_STALE_SECONDS`: a younger forecast is used if no provider has one.
     pub stale: Duration,
 }
 
-impl Default for Keep {
-    fn default() -> Keep {
-        Keep { fresh: Duration::from_secs(30 * 60), stale: Duration::from_secs(6 * 3600) }
+impl Default for ForecastAges {
+    fn default() -> ForecastAges {
+        ForecastAges { fresh: Duration::from_secs(30 * 60), stale: Duration::from_secs(6 * 3600) }
     }
 }
 
@@ -65,13 +65,13 @@ impl Config {
             Some(fallback) => Some(ProviderConfig::named(&fallback, FALLBACK, variables)?),
             None => None,
         };
-        let default = Keep::default();
+        let default = ForecastAges::default();
         let fresh = variables.seconds_or_zero("WEATHER_FRESH_SECONDS", default.fresh.as_secs())?;
         let stale = variables.seconds("WEATHER_STALE_SECONDS", default.stale.as_secs())?;
         if stale < fresh {
             return Err(ConfigError::new("WEATHER_STALE_SECONDS", "is less than WEATHER_FRESH_SECONDS"));
         }
-        Ok(Config { provider, fallback, keep: Keep { fresh, stale } })
+        Ok(Config { provider, fallback, keep: ForecastAges { fresh, stale } })
     }
 
     /// The forecasts of these providers. Connects to nothing yet.

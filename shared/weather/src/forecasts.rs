@@ -16,7 +16,7 @@ use onetap_calendar::Moment;
 use tokio::time::{Instant, timeout_at};
 
 use crate::upstream::Upstream;
-use crate::{Error, Forecast, Keep, Place, Provider};
+use crate::{Error, Forecast, ForecastAges, Place, Provider};
 
 /// How far the clock of another instance may be ahead. A kept forecast from later than that is not believed.
 const MAX_AHEAD_SECONDS: i64 = 5 * 60;
@@ -70,6 +70,13 @@ pub struct LookedUp {
     pub to_store: Option<ToStore>,
 }
 
+impl LookedUp {
+    /// A forecast that was kept.
+    fn kept(forecast: Forecast, outcome: ForecastOutcome) -> LookedUp {
+        LookedUp { forecast: Some(forecast), outcome, to_store: None }
+    }
+}
+
 /// A forecast to be written to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToStore {
@@ -88,7 +95,7 @@ pub struct ToStore {
 pub struct Forecasts {
     /// In the order in which they are asked.
     upstreams: Vec<Upstream>,
-    keep: Keep,
+    keep: ForecastAges,
     /// At most one entry a township.
     townships: Mutex<HashMap<String, Arc<Township>>>,
 }
@@ -100,11 +107,11 @@ struct Township {
     /// Held by the caller that asks the store and the providers. The others wait for it, so that many users at once cause one
     /// outside call.
     turn: tokio::sync::Mutex<()>,
-    kept: Mutex<Kept>,
+    kept: Mutex<InProcess>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct InProcess {
     /// By upstream.
     forecasts: Vec<Option<Forecast>>,
     /// How often the providers were asked: a caller that waited sees whether somebody asked meanwhile.
@@ -113,7 +120,11 @@ struct Kept {
 
 impl Forecasts {
     /// The forecasts of `provider`, and of `fallback` where that fails or is late.
-    pub fn new(provider: Arc<dyn Provider>, fallback: Option<Arc<dyn Provider>>, keep: Keep) -> Forecasts {
+    pub fn new(
+        provider: Arc<dyn Provider>,
+        fallback: Option<Arc<dyn Provider>>,
+        keep: ForecastAges,
+    ) -> Forecasts {
         let upstreams = [provider].into_iter().chain(fallback).map(Upstream::new).collect();
         Forecasts { upstreams, keep, townships: Mutex::default() }
     }
@@ -170,11 +181,12 @@ impl Forecasts {
         }
         // Somebody asked for the same township while this call waited: it takes the same answer.
         if township.kept().rounds != rounds {
-            let mut shared = self.stale(&township, now);
-            if shared.forecast.as_ref().is_some_and(|forecast| age(forecast, now) <= self.keep.fresh) {
-                shared.outcome = ForecastOutcome::Kept;
-            }
-            return shared;
+            // With 0 seconds of freshness too, what was fetched just now is shared.
+            let fetched_now = |forecast: &Forecast| age(forecast, now) <= self.keep.fresh;
+            return match self.youngest(&township, now).filter(fetched_now) {
+                Some(forecast) => LookedUp::kept(forecast, ForecastOutcome::Kept),
+                None => self.stale(&township, now),
+            };
         }
         let looked_up = self.read_and_ask(&township, now, deadline, read).await;
         township.kept().rounds += 1;
@@ -235,16 +247,22 @@ impl Forecasts {
     fn fresh(&self, township: &Township, now: Moment) -> Option<LookedUp> {
         let kept = township.kept();
         let fresh = kept.forecasts.iter().flatten().find(|forecast| age(forecast, now) < self.keep.fresh)?;
-        Some(LookedUp { forecast: Some(fresh.clone()), outcome: ForecastOutcome::Kept, to_store: None })
+        Some(LookedUp::kept(fresh.clone(), ForecastOutcome::Kept))
+    }
+
+    /// What is kept although it is out of date.
+    fn stale(&self, township: &Township, now: Moment) -> LookedUp {
+        match self.youngest(township, now) {
+            Some(forecast) => LookedUp::kept(forecast, ForecastOutcome::Stale),
+            None => LookedUp { forecast: None, outcome: ForecastOutcome::Failed, to_store: None },
+        }
     }
 
     /// The youngest kept forecast, if it may still be used.
-    fn stale(&self, township: &Township, now: Moment) -> LookedUp {
+    fn youngest(&self, township: &Township, now: Moment) -> Option<Forecast> {
         let kept = township.kept();
         let youngest = kept.forecasts.iter().flatten().min_by_key(|forecast| age(forecast, now));
-        let forecast = youngest.filter(|forecast| age(forecast, now) < self.keep.stale).cloned();
-        let outcome = if forecast.is_some() { ForecastOutcome::Stale } else { ForecastOutcome::Failed };
-        LookedUp { forecast, outcome, to_store: None }
+        youngest.filter(|forecast| age(forecast, now) < self.keep.stale).cloned()
     }
 
     /// Where the store keeps the forecasts of `place`: the provider's, then the fallback's.
@@ -259,7 +277,7 @@ impl Forecasts {
 
     fn township(&self, place: &Place) -> Arc<Township> {
         let new = || {
-            let kept = Kept { forecasts: vec![None; self.upstreams.len()], rounds: 0 };
+            let kept = InProcess { forecasts: vec![None; self.upstreams.len()], rounds: 0 };
             Arc::new(Township { place: *place, turn: tokio::sync::Mutex::default(), kept: Mutex::new(kept) })
         };
         Arc::clone(self.townships().entry(place.name()).or_insert_with(new))
@@ -267,7 +285,7 @@ impl Forecasts {
 }
 
 impl Township {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, InProcess> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

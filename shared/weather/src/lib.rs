@@ -12,7 +12,7 @@ mod open_meteo;
 mod sample;
 mod upstream;
 
-pub use config::{Config, Keep, ProviderConfig};
+pub use config::{Config, ForecastAges, ProviderConfig};
 pub use cwa::Cwa;
 pub use forecast::{Forecast, Period, Sky};
 pub use forecasts::{ForecastOutcome, Forecasts, LookedUp, ToStore};

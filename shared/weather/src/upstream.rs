@@ -9,7 +9,7 @@ use crate::{Error, Forecast, Place, Provider};
 
 /// How long a provider is not asked after a 429: a minute, and the second that two clocks in whole seconds may lack.
 const RATE_LIMIT_PAUSE_SECONDS: i64 = 61;
-/// After so many failures in a row the provider is not asked for [`FAILURE_PAUSE_SECONDS`]: users do not wait for a
+/// After this many failures in a row the provider is not asked for [`FAILURE_PAUSE_SECONDS`], so that few users wait for a
 /// provider that is down.
 const FAILURES_BEFORE_PAUSE: u32 = 5;
 const FAILURE_PAUSE_SECONDS: i64 = 30;

@@ -39,7 +39,7 @@ pub(super) async fn by<T>(
 
 /// Runs `call` until its request would be sent, and opens the connection for it. The SDK gets an empty answer instead.
 ///
-/// Only the SDK knows which endpoint it will use. On its way to it, it also builds what it needs for its first request.
+/// Only the SDK knows its endpoint. Building the request also initialises what the SDK needs for its first one.
 pub(super) async fn connect_only<T>(
     deadline: Instant,
     call: impl Future<Output = Result<T, crate::Error>>,

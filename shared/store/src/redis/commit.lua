@@ -41,7 +41,8 @@ local function value(key)
   error(there.err, 0)
 end
 
--- The values of keys, by key. MGET finds nothing also under a key of another type, so what is missing is looked at.
+-- The values of keys, by key. MGET answers nil also for a key of another type, so missing keys are checked with EXISTS, and
+-- read one by one if any exists.
 local function values(keys)
   local found, missing = {}, {}
   if #keys == 1 then
@@ -80,7 +81,7 @@ end
 
 -- Applies one batch.
 local function apply(writes)
-  -- A lock or a claim that is free needs one command. If there is something, what follows tells what it is.
+  -- A put of an absent key (a lock, a claim) needs one command. If the key exists, the steps below find out what it holds.
   local only = #writes == 1 and writes[1]
   if only and only.what == 'put' and only.expect == 'absent' and set(only, only.new, 'NX') then
     return { 1 }

@@ -40,6 +40,9 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// every read goes through a script, like the writes.
     const READS_ARE_FRESH: bool;
 
+    /// Whether a refused `SET … NX GET` returns the stored value. Upstash answers null.
+    const SET_NX_RETURNS_VALUE: bool;
+
     /// How many batches one call of the script applies, at most. Upstash bills a call like any command. A long call
     /// delays other clients.
     const BATCHES_PER_CALL: usize;

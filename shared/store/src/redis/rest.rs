@@ -86,6 +86,7 @@ impl Rest {
 #[async_trait]
 impl Transport for Rest {
     const READS_ARE_FRESH: bool = false;
+    const SET_NX_RETURNS_VALUE: bool = false;
     const BATCHES_PER_CALL: usize = 50;
     // Without this flag, Upstash locks the whole database while it runs a script.
     const SCRIPT_HEAD: &'static str = "#!lua flags=allow-key-locking\n";

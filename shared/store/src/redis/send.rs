@@ -109,14 +109,14 @@ impl<T: Transport> Scripted<T> {
         let groups = waiting.chunk_by_mut(same_call).flat_map(|group| group.chunks_mut(T::BATCHES_PER_CALL));
         for (group, reply) in groups.zip(replies) {
             // An error of the whole call may come from the publish of any of its batches, and after the writes of some.
-            let whole = matches!(reply, Reply::Error(_)) && group.len() > 1;
+            let is_error_of_call = matches!(reply, Reply::Error(_)) && group.len() > 1;
             let publishes = form.publishes && group.iter().any(|sending| sending.batch.publishes());
             let plain = group.iter().any(|sending| sending.plain);
             let replies = if plain { vec![reply] } else { reply.of_each(group.len()) };
             for (sending, reply) in group.iter_mut().zip(replies) {
                 sending.lost |= resent;
                 let outcome = match plain {
-                    true => reply.set_if_absent(sending.batch, T::READS_ARE_FRESH),
+                    true => reply.set_if_absent(sending.batch, T::SET_NX_RETURNS_VALUE),
                     false => reply.outcome(sending.batch, &sending.judged),
                 };
                 let error = match outcome {
@@ -129,15 +129,15 @@ impl<T: Transport> Scripted<T> {
                 if error.is_script_unknown() {
                     loaded.seen.store(false, Ordering::Relaxed);
                 }
-                sending.lost |= whole && error.is_unknown();
-                let publishes = publishes && (whole || sending.batch.publishes());
-                self.turned_down(sending, error, publishes, form, &mut next);
+                sending.lost |= is_error_of_call && error.is_unknown();
+                let publishes = publishes && (is_error_of_call || sending.batch.publishes());
+                self.failed_on_server(sending, error, publishes, form, &mut next);
             }
         }
         next
     }
 
-    /// Takes an answer.
+    /// Records the server's answer to a batch.
     fn answered(&self, sending: &mut Sending<'_>, outcome: Outcome, form: Form, next: &mut Form) {
         match outcome {
             Outcome::Done(commit) => {
@@ -167,8 +167,8 @@ impl<T: Transport> Scripted<T> {
         }
     }
 
-    /// Takes an error. `publishes`: it may come from a publish.
-    fn turned_down(
+    /// Records a server error. `publishes`: a publish may be its cause.
+    fn failed_on_server(
         &self,
         sending: &mut Sending<'_>,
         error: ServerError,
@@ -238,11 +238,12 @@ fn plain_batches<T: Transport>(batches: &[&Batch]) -> Vec<bool> {
     batches.iter().map(plain).collect()
 }
 
-/// A put that expects no value (a claim or a lock) needs no script. If it is refused, the GET option of SET returns the
-/// stored value; but not on Upstash, where the script has to follow. So there only a batch that is probably applied is sent so.
+/// A put of an absent key (a claim or a lock) needs no script. If it is refused, the GET option of SET returns the stored value.
+/// Upstash's SET does not return it, so a refusal there costs a second request with the script. Only a batch that is likely to be
+/// applied is sent as SET there.
 fn plain_command<T: Transport>(batch: &Batch) -> Option<Command<'_>> {
-    if T::READS_ARE_FRESH || batch.is_likely() {
-        Command::set_if_absent(batch, T::READS_ARE_FRESH)
+    if T::SET_NX_RETURNS_VALUE || batch.is_likely() {
+        Command::set_if_absent(batch, T::SET_NX_RETURNS_VALUE)
     } else {
         None
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onetap_weather::ForecastOutcome::{Failed, Fallback, Fetched, Kept, Stale};
 use onetap_weather::{
-    Error, Forecast, ForecastOutcome, Forecasts, Keep, LookedUp, Moment, Place, Provider, Sample, places,
+    Error, Forecast, ForecastAges, ForecastOutcome, Forecasts, LookedUp, Moment, Place, Provider, Sample,
+    places,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
@@ -81,13 +82,14 @@ struct Stage {
 impl Stage {
     fn new() -> Stage {
         let (provider, fallback) = (Weather::new("first"), Weather::new("second"));
-        let forecasts = Forecasts::new(provider.clone(), Some(fallback.clone()), Keep::default());
+        let forecasts = Forecasts::new(provider.clone(), Some(fallback.clone()), ForecastAges::default());
         Stage { provider, fallback, forecasts, stored: Mutex::default(), reads: AtomicUsize::new(0) }
     }
 
     /// The same with an empty process.
     fn restarted(self) -> Stage {
-        let forecasts = Forecasts::new(self.provider.clone(), Some(self.fallback.clone()), Keep::default());
+        let forecasts =
+            Forecasts::new(self.provider.clone(), Some(self.fallback.clone()), ForecastAges::default());
         Stage { forecasts, ..self }
     }
 
@@ -104,7 +106,7 @@ impl Stage {
             let mut stored = self.stored.lock().unwrap();
             let there = stored.iter().find(|(key, _)| *key == write.key).map(|(_, value)| value.clone());
             assert_eq!(write.there, there, "what is written is compared with what was read");
-            assert_eq!(write.ttl, Keep::default().stale);
+            assert_eq!(write.ttl, ForecastAges::default().stale);
             stored.retain(|(key, _)| *key != write.key);
             stored.push((write.key.clone(), write.value.clone()));
         }
@@ -291,6 +293,7 @@ async fn forgetting_ends_the_pauses_of_the_providers() {
     assert_eq!(stage.forecasts.paused_until(moment(NOON)), [Some(moment(NOON + 61)), None]);
     assert_eq!(stage.forecasts.paused_until(moment(NOON + 61)), [None, None]);
     stage.forecasts.forget();
+    stage.stored.lock().unwrap().clear();
     assert_eq!(stage.forecasts.paused_until(moment(NOON)), [None, None]);
     stage.provider.set(Behaviour::Answers { unix: NOON + 1 });
     assert_eq!(stage.outcome(NOON + 1).await, Fetched);
@@ -300,7 +303,7 @@ async fn forgetting_ends_the_pauses_of_the_providers() {
 async fn what_is_made_older_is_out_of_date_and_shows_that_time() {
     let stage = Stage::new();
     assert_eq!(stage.outcome(NOON).await, Fetched);
-    stage.forecasts.age_kept(Keep::default().fresh);
+    stage.forecasts.age_kept(ForecastAges::default().fresh);
     stage.stored.lock().unwrap().clear();
     stage.provider.set(Behaviour::Fails(Error::Unavailable));
     stage.fallback.set(Behaviour::Fails(Error::Unavailable));
@@ -362,7 +365,7 @@ async fn what_no_message_can_show_is_not_kept() {
             Ok(self.0.clone())
         }
     }
-    let forecasts = Forecasts::new(Arc::new(Long(long(xinyi()))), None, Keep::default());
+    let forecasts = Forecasts::new(Arc::new(Long(long(xinyi()))), None, ForecastAges::default());
     let deadline = Instant::now() + Duration::from_secs(1);
     let read = async |keys: &[String]| Some(vec![None; keys.len()]);
     let found = forecasts.look_up(xinyi(), moment(NOON), deadline, read).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onetap_config::{Secret, Variables};
 use onetap_weather::{
-    Config, Error, Forecast, Keep, Moment, Place, Provider, ProviderConfig, Sample, places,
+    Config, Error, Forecast, ForecastAges, Moment, Place, Provider, ProviderConfig, Sample, places,
 };
 use support::{CWA, OPEN_METEO, Says, Server};
 use tokio::time::Instant;
@@ -288,11 +288,11 @@ fn the_configuration_names_the_variable_that_is_wrong() {
 fn the_configuration_has_a_fallback_and_how_long_forecasts_are_kept() {
     let open_meteo = ("WEATHER_PROVIDER", "open-meteo");
     let alone = read(&[open_meteo, ("WEATHER_FALLBACK_PROVIDER", "")]).unwrap();
-    assert_eq!((alone.fallback, alone.keep), (None, Keep::default()));
+    assert_eq!((alone.fallback, alone.keep), (None, ForecastAges::default()));
     let keep = [("WEATHER_FRESH_SECONDS", "0"), ("WEATHER_STALE_SECONDS", "7")];
     let config = read(&[open_meteo, ("WEATHER_FALLBACK_PROVIDER", "sample"), keep[0], keep[1]]).unwrap();
     assert_eq!(config.fallback, Some(ProviderConfig::Sample));
-    assert_eq!(config.keep, Keep { fresh: Duration::ZERO, stale: Duration::from_secs(7) });
+    assert_eq!(config.keep, ForecastAges { fresh: Duration::ZERO, stale: Duration::from_secs(7) });
     for (wrong, named) in [
         (("WEATHER_FALLBACK_PROVIDER", "open-meteo"), "WEATHER_FALLBACK_PROVIDER"),
         (("WEATHER_FALLBACK_PROVIDER", "accu"), "WEATHER_FALLBACK_PROVIDER"),

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use onetap_config::{Secret, Variables};
 use onetap_line::testing::MessagingApi;
 use onetap_store::Store;
-use onetap_weather::{Error, Forecast, Forecasts, Keep, Place, Provider, Sample, places};
+use onetap_weather::{Error, Forecast, ForecastAges, Forecasts, Place, Provider, Sample, places};
 use serde_json::Value;
 use tokio::time::Instant;
 use webhook::{Config, Webhook};
@@ -78,7 +78,7 @@ impl Bot {
             };
             let config = Config::from_variables(&Variables::from_lookup(lookup)).unwrap();
             let fallback = fallback.map(|fallback| fallback.clone() as Arc<dyn Provider>);
-            let weather = Forecasts::new(provider.clone(), fallback, Keep::default());
+            let weather = Forecasts::new(provider.clone(), fallback, ForecastAges::default());
             let config = Config { times: PATIENT, ..config };
             Webhook::new(store.clone(), Arc::new(weather), &onetap_http::Client::new(), config)
                 .unwrap()
