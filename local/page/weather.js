@@ -68,7 +68,7 @@ function fill(row, provider) {
   count(row);
 }
 
-/** For how long it is left alone, or that it will be. */
+/** For how long it is not asked, or that it will be paused. */
 function count({ provider, pause }) {
   const left = (provider.paused_until ?? 0) - now();
   pause.hidden = left <= 0 && provider.behaviour !== "refuses";

@@ -96,14 +96,14 @@ export async function provider_refuses(browser) {
   const page = await browser.open();
   await set(page, PROVIDER, "refuses");
   await page.locator(`${PROVIDER} .pause`).waitFor();
-  assert.match(await text(page, `${PROVIDER} .pause`), /left alone for a minute/);
+  assert.match(await text(page, `${PROVIDER} .pause`), /not asked for a minute/);
   await ask(page, "永和區", "fallback");
   await asked(page, 1, 1);
-  await until(page, "the pause", (row) => /^Left alone for .*[\d:]+/.test(document.querySelector(`${row} .pause`).textContent), PROVIDER);
+  await until(page, "the pause", (row) => /^Not asked for another .*[\d:]+/.test(document.querySelector(`${row} .pause`).textContent), PROVIDER);
   await set(page, PROVIDER, "works");
   await ask(page, "板橋區", "fallback");
   await asked(page, 1, 2);
-  assert.ok(await page.locator(`${PROVIDER} .pause`).isVisible(), "it works again, and is left alone");
+  assert.ok(await page.locator(`${PROVIDER} .pause`).isVisible(), "it works again, and is still not asked");
   await browser.shoot(page, "provider_refuses_while_paused");
   await press(page, "forget");
   await page.locator(`${PROVIDER} .pause`).waitFor({ state: "hidden" });
@@ -116,8 +116,8 @@ export async function provider_refuses(browser) {
 }
 
 const WORDS = {
-  "zh-TW": ["天氣", ["正常", "中斷", "拒絕（429）"], { fetched: "即時", kept: "快取", fallback: "備援", stale: "舊資料", failed: "無預報" }],
-  "en-GB": ["The weather", ["works", "is down", "refuses (429)"], { fetched: "fetched", kept: "kept", fallback: "fallback", stale: "stale", failed: "no forecast" }],
+  "zh-TW": ["天氣", ["正常", "中斷", "限流（429）"], { fetched: "新取得", kept: "快取", fallback: "備援", stale: "舊資料", failed: "無預報" }],
+  "en-GB": ["The weather", ["works", "is down", "rate-limits (429)"], { fetched: "fetched", kept: "kept", fallback: "fallback", stale: "stale", failed: "no forecast" }],
 };
 
 /** Every source once, by nothing but the keyboard. */
