@@ -39,6 +39,11 @@ pub fn keys_of_a_user(user: &str) -> [String; 5] {
     ]
 }
 
+/// Where the sample's forecasts are kept. They are nobody's.
+pub fn forecast_keys() -> impl Iterator<Item = String> {
+    onetap_weather::places::all().iter().map(|place| format!("weather:sample:{}", place.name()))
+}
+
 /// Whether this is the log of a month of the user's ledger.
 pub fn is_log_of_a_user(log: &str, user: &str) -> bool {
     log.strip_prefix(&format!("user:{user}:ledger:")).is_some_and(|month| Month::parse(month).is_some())

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::parsers::LUNCH;
 use super::{files, now};
-use crate::recording::{Recording, is_log_of_a_user, keys_of_a_user, names_of_an_event};
+use crate::recording::{Recording, forecast_keys, is_log_of_a_user, keys_of_a_user, names_of_an_event};
 use crate::stage::{self, planted};
 
 struct Line {
@@ -56,7 +56,7 @@ pub fn webhook_body(bytes: &[u8]) {
     let users: Vec<&str> = events.iter().filter_map(|event| event.source.user_id.as_deref()).collect();
     let ids = events.iter().filter_map(|event| event.webhook_event_id.as_deref());
     let of_users = users.iter().flat_map(|user| keys_of_a_user(user));
-    let allowed = of_users.chain(ids.map(|id| format!("idem:line:{id}"))).collect();
+    let allowed = of_users.chain(ids.map(|id| format!("idem:line:{id}"))).chain(forecast_keys()).collect();
     assert!(touched.keys.is_subset(&allowed), "{:?}", touched.keys.difference(&allowed));
     let is_own = |log: &String| users.iter().any(|user| is_log_of_a_user(log, user));
     assert!(touched.logs.iter().all(is_own) && touched.channels.is_empty(), "{touched:?}");

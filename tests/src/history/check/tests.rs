@@ -716,6 +716,14 @@ mod ledger {
         left(erased(2, told(None, &[])), &[]).is_sound(&STORE);
         left(erased(2, told(None, &[])), &[&plain("1")]).is_wrong(&STORE, "was erased and is there");
         left(erased(2, Answer::Unknown), &[]).is_sound(&STORE);
+        let put = |key| {
+            let asked =
+                Asked::Put { item: "1".into(), id: "20251129-143000".into(), date: "2025-11-29".into() };
+            let story = Story::default().api(0, 1, ask(asked, key), told(None, &[&plain("1")]));
+            left(story.api(2, 3, ask(Asked::Erase, None), told(None, &[])), &[&plain("1")])
+        };
+        put(None).is_sound(&STORE);
+        put(Some("k")).is_wrong(&STORE, "was erased and is there");
         left(erased(2, Answer::Unknown), &[&plain("1")]).is_sound(&STORE);
     }
 
