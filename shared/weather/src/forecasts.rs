@@ -15,10 +15,10 @@ use std::time::Duration;
 use onetap_calendar::Moment;
 use tokio::time::{Instant, timeout_at};
 
-use crate::upstream::Upstream;
+use crate::upstream::{FAIR_TIME, Upstream};
 use crate::{Error, Forecast, ForecastAges, Place, Provider};
 
-/// How far the clock of another instance may be ahead. A kept forecast from later than that is not believed.
+/// How far the clock that a kept forecast was fetched by may be ahead. One from later than that is not believed.
 const MAX_AHEAD_SECONDS: i64 = 5 * 60;
 
 /// How the look-up of a forecast ended.
@@ -182,7 +182,8 @@ impl Forecasts {
         // Somebody asked for the same township while this call waited: it takes the same answer.
         if township.kept().rounds != rounds {
             // With 0 seconds of freshness too, what was fetched just now is shared.
-            let fetched_now = |forecast: &Forecast| age(forecast, now) <= self.keep.fresh;
+            let fetched_now =
+                |forecast: &Forecast| age(forecast, now).is_some_and(|age| age <= self.keep.fresh);
             return match self.youngest(&township, now).filter(fetched_now) {
                 Some(forecast) => LookedUp::kept(forecast, ForecastOutcome::Kept),
                 None => self.stale(&township, now),
@@ -206,26 +207,35 @@ impl Forecasts {
         let stored = timeout_at(halfway_to(deadline), read(&keys)).await.ok().flatten();
         for (n, text) in stored.iter().flatten().enumerate() {
             let forecast = text.as_deref().and_then(|text| Forecast::from_json(place, text));
-            let latest = now.unix() + MAX_AHEAD_SECONDS;
-            if let Some(forecast) = forecast.filter(|forecast| forecast.fetched.unix() <= latest) {
+            if let Some(forecast) = forecast.filter(|forecast| age(forecast, now).is_some()) {
                 township.keep(n, forecast);
             }
         }
         if let Some(fresh) = self.fresh(township, now) {
             return fresh;
         }
+        // An answer of which everything is over.
+        let mut empty = None;
         for (n, upstream) in self.upstreams.iter().enumerate() {
             if upstream.is_paused(now) {
                 continue;
             }
-            // The next provider needs its time too.
+            // The next provider needs its time too, if there is enough for both.
             let is_last = self.upstreams.iter().skip(n + 1).all(|next| next.is_paused(now));
-            let limit = if is_last { deadline } else { halfway_to(deadline) };
+            let is_short = deadline.saturating_duration_since(Instant::now()) < 2 * FAIR_TIME;
+            let limit = if is_last || is_short { deadline } else { halfway_to(deadline) };
             match upstream.ask(place, now, limit).await {
                 Ok(mut forecast) => {
                     // By the clock that its age is judged by.
                     forecast.fetched = now;
                     forecast.trim(self.keep.stale);
+                    let outcome = if n == 0 { ForecastOutcome::Fetched } else { ForecastOutcome::Fallback };
+                    if forecast.periods.is_empty() {
+                        tracing::warn!(provider = upstream.name(), "a forecast of which everything is over");
+                        let found = LookedUp { forecast: Some(forecast), outcome, to_store: None };
+                        empty.get_or_insert(found);
+                        continue;
+                    }
                     township.keep(n, forecast.clone());
                     let there = stored.and_then(|values| values.into_iter().nth(n));
                     let to_store = there.map(|there| ToStore {
@@ -234,19 +244,24 @@ impl Forecasts {
                         value: forecast.to_json(),
                         ttl: self.keep.stale,
                     });
-                    let outcome = if n == 0 { ForecastOutcome::Fetched } else { ForecastOutcome::Fallback };
                     return LookedUp { forecast: Some(forecast), outcome, to_store };
                 }
                 Err(error) => tracing::warn!(provider = upstream.name(), %error, "no forecast"),
             }
         }
-        self.stale(township, now)
+        match self.stale(township, now) {
+            LookedUp { forecast: None, .. } if let Some(empty) = empty => empty,
+            stale => stale,
+        }
     }
 
     /// A kept forecast that is fresh, of the provider before one of the fallback.
     fn fresh(&self, township: &Township, now: Moment) -> Option<LookedUp> {
         let kept = township.kept();
-        let fresh = kept.forecasts.iter().flatten().find(|forecast| age(forecast, now) < self.keep.fresh)?;
+        let is_fresh = |forecast: &&Forecast| {
+            age(forecast, now).is_some_and(|age| age < self.keep.fresh) && forecast.has_more(now)
+        };
+        let fresh = kept.forecasts.iter().flatten().find(is_fresh)?;
         Some(LookedUp::kept(fresh.clone(), ForecastOutcome::Kept))
     }
 
@@ -261,8 +276,10 @@ impl Forecasts {
     /// The youngest kept forecast, if it may still be used.
     fn youngest(&self, township: &Township, now: Moment) -> Option<Forecast> {
         let kept = township.kept();
-        let youngest = kept.forecasts.iter().flatten().min_by_key(|forecast| age(forecast, now));
-        youngest.filter(|forecast| age(forecast, now) < self.keep.stale).cloned()
+        let usable = kept.forecasts.iter().flatten().filter(|forecast| forecast.has_more(now));
+        let aged = usable.filter_map(|forecast| Some((age(forecast, now)?, forecast)));
+        let (age, youngest) = aged.min_by_key(|(age, _)| *age)?;
+        (age < self.keep.stale).then(|| youngest.clone())
     }
 
     /// Where the store keeps the forecasts of `place`: the provider's, then the fallback's.
@@ -299,9 +316,10 @@ impl Township {
     }
 }
 
-/// How long ago it was fetched; zero for one from a clock that is ahead.
-fn age(forecast: &Forecast, now: Moment) -> Duration {
-    Duration::from_secs(u64::try_from(now.unix() - forecast.fetched.unix()).unwrap_or(0))
+/// How long ago it was fetched; zero for one from a clock that is a little ahead, `None` from one that is far ahead.
+fn age(forecast: &Forecast, now: Moment) -> Option<Duration> {
+    let seconds = now.unix() - forecast.fetched.unix();
+    (seconds >= -MAX_AHEAD_SECONDS).then(|| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
 fn halfway_to(deadline: Instant) -> Instant {

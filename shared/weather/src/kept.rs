@@ -39,6 +39,11 @@ impl Forecast {
         self.periods.truncate(later.saturating_add(PERIODS_SHOWN));
     }
 
+    /// Whether it has a period that is not over.
+    pub(crate) fn has_more(&self, now: Moment) -> bool {
+        self.periods.iter().any(|period| period.end > now)
+    }
+
     /// As it is kept.
     pub fn to_json(&self) -> String {
         let period = |period: &Period| StoredPeriod {

@@ -27,8 +27,12 @@ struct Weather {
 
 #[derive(Clone, Copy, Debug)]
 enum Behaviour {
-    Answers { unix: i64 },
+    Answers {
+        unix: i64,
+    },
     Fails(Error),
+    /// With a 429 at the first call, and then otherwise.
+    RateLimitsFirst,
     Hangs,
 }
 
@@ -54,7 +58,7 @@ impl Provider for Weather {
     }
 
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
         self.gate.acquire().await.unwrap().forget();
         // Callers at once meet here, as they do at a provider on the network.
         tokio::task::yield_now().await;
@@ -62,6 +66,8 @@ impl Provider for Weather {
         match behaviour {
             Behaviour::Answers { unix } => Ok(Sample::at(place, moment(unix))),
             Behaviour::Fails(error) => Err(error),
+            Behaviour::RateLimitsFirst if call == 0 => Err(Error::RateLimited),
+            Behaviour::RateLimitsFirst => Err(Error::Unavailable),
             Behaviour::Hangs => {
                 sleep_until(deadline + Duration::from_secs(3600)).await;
                 Err(Error::Late)
@@ -254,7 +260,78 @@ async fn after_a_429_the_provider_is_not_asked_for_a_minute() {
         assert_eq!(stage.look_up(place, NOON + n as i64).await.outcome, Fallback);
     }
     assert_eq!(stage.calls(), (1, 61));
-    assert_eq!(stage.look_up(&townships[61], NOON + 61).await.outcome, Fetched);
+    assert_eq!(stage.look_up(&townships[61], NOON + 63).await.outcome, Fetched);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_beside_a_429_does_not_shorten_its_minute() {
+    let stage = Stage::new();
+    stage.provider.set(Behaviour::RateLimitsFirst);
+    let townships = places::all();
+    futures_util::future::join_all(townships[..6].iter().map(|place| stage.look_up(place, NOON))).await;
+    let before = stage.provider.calls();
+    for second in [29, 31, 59] {
+        let _ = stage.look_up(&townships[10 + second as usize], NOON + second).await;
+    }
+    assert_eq!(stage.provider.calls(), before);
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_neither_pauses_a_provider_nor_keeps_a_forecast_fresh_for_hours() {
+    let hours = 6 * 3600;
+    let stage = Stage::new();
+    stage.provider.set(Behaviour::Fails(Error::RateLimited));
+    assert_eq!(stage.outcome(NOON + hours).await, Fallback);
+    stage.provider.set(Behaviour::Answers { unix: NOON });
+    assert_eq!(stage.outcome(NOON).await, Fetched, "neither the pause nor the fallback's forecast counts");
+    assert_eq!(stage.outcome(NOON + 1800).await, Fetched);
+}
+
+#[tokio::test]
+async fn a_forecast_of_which_everything_is_over_is_shown_only_if_there_is_no_other() {
+    let stage = Stage::new();
+    stage.provider.set(Behaviour::Answers { unix: NOON - 3 * 86_400 });
+    assert_eq!(stage.outcome(NOON).await, Fallback);
+    stage.fallback.set(Behaviour::Fails(Error::Unavailable));
+    assert_eq!(stage.outcome(NOON + 1800).await, Stale);
+    let stage = Stage::new();
+    stage.provider.set(Behaviour::Answers { unix: NOON - 3 * 86_400 });
+    stage.fallback.set(Behaviour::Fails(Error::Unavailable));
+    let found = stage.look_up(xinyi(), NOON).await;
+    assert!(found.forecast.unwrap().text(moment(NOON)).contains("目前沒有預報資料"));
+    assert_eq!(found.to_store, None, "it is not kept");
+    assert_eq!(stage.outcome(NOON).await, Fetched);
+    assert_eq!(stage.provider.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_is_not_blamed_for_time_that_it_did_not_get() {
+    let stage = Stage::new();
+    stage.provider.set(Behaviour::Hangs);
+    stage.fallback.set(Behaviour::Hangs);
+    let read = async |keys: &[String]| Some(vec![None; keys.len()]);
+    for (milliseconds, calls) in [(0, (0, 0)), (200, (10, 0))] {
+        for (n, place) in places::all()[..10].iter().enumerate() {
+            let deadline = Instant::now() + Duration::from_millis(milliseconds);
+            let found = stage.forecasts.look_up(place, moment(NOON + n as i64), deadline, read).await;
+            assert_eq!(found.outcome, Failed);
+        }
+        assert_eq!(stage.calls(), calls, "{milliseconds} ms");
+    }
+    stage.provider.set(Behaviour::Answers { unix: NOON });
+    assert_eq!(stage.outcome(NOON + 10).await, Fetched);
+}
+
+#[tokio::test]
+async fn one_township_without_a_forecast_does_not_cost_the_others_theirs() {
+    let stage = Stage::new();
+    stage.provider.set(Behaviour::Fails(Error::BadAnswer));
+    stage.fallback.set(Behaviour::Fails(Error::BadAnswer));
+    for n in 0..10 {
+        assert_eq!(stage.outcome(NOON + n).await, Failed);
+    }
+    stage.provider.set(Behaviour::Answers { unix: NOON });
+    assert_eq!(stage.look_up(&places::all()[0], NOON + 10).await.outcome, Fetched);
 }
 
 #[tokio::test]
@@ -290,8 +367,8 @@ async fn forgetting_ends_the_pauses_of_the_providers() {
     let stage = Stage::new();
     stage.provider.set(Behaviour::Fails(Error::RateLimited));
     assert_eq!(stage.outcome(NOON).await, Fallback);
-    assert_eq!(stage.forecasts.paused_until(moment(NOON)), [Some(moment(NOON + 61)), None]);
-    assert_eq!(stage.forecasts.paused_until(moment(NOON + 61)), [None, None]);
+    assert_eq!(stage.forecasts.paused_until(moment(NOON)), [Some(moment(NOON + 63)), None]);
+    assert_eq!(stage.forecasts.paused_until(moment(NOON + 63)), [None, None]);
     stage.forecasts.forget();
     stage.stored.lock().unwrap().clear();
     assert_eq!(stage.forecasts.paused_until(moment(NOON)), [None, None]);
