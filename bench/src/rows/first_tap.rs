@@ -9,7 +9,7 @@ use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::{Broken, Fault};
 use onetap_store::{Batch, Expect, Key, Ttl};
-use onetap_weather::places;
+use onetap_weather::{Moment, places};
 
 use super::{Bench, example};
 use crate::Result;
@@ -66,7 +66,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
         return Ok(());
     }
     let line = MessagingApi::start(Secret::new(ACCESS_TOKEN))?;
-    let weather = bench.block_on(Broken::start(Fault::Status(200, std::fs::read_to_string(WEATHER)?)));
+    let weather = bench.block_on(Broken::start(Fault::Status(200, forecast_of_today()?)));
     let identity = Identity::new()?;
     std::fs::write(ROOT, &identity.certificate)?;
     let distance = Distance::new(identity)?;
@@ -116,6 +116,14 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     rows.retain(|row| bench.wants(SECTION, &row.name));
     bench.rows.extend(rows);
     Ok(())
+}
+
+/// What the weather provider answers: the fixture, with the dates of today and tomorrow. A forecast of the past is not kept.
+fn forecast_of_today() -> Result<String> {
+    let today = Moment::now();
+    let [today, tomorrow] = [today, today.plus_hours(24)].map(|day| day.date().to_string());
+    let fixture = std::fs::read_to_string(WEATHER)?;
+    Ok(fixture.replace("2026-03-02", &tomorrow).replace("2026-03-01", &today))
 }
 
 /// Starts the webhook, and taps. It gets its event after its first poll, so that it can be slowed down in between.

@@ -19,7 +19,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use idle::{Connection, Idle, Origin};
 use rustls::pki_types::TrustAnchor;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tower_service::Service;
 
 /// Why there is no complete response. It contains no address and no body: both can hold secrets.
@@ -51,6 +51,8 @@ impl std::error::Error for Error {}
 
 /// After a longer idle time the peer may have closed the connection, and tokio may not have read that event yet.
 const MAX_IDLE_WITHOUT_CHECK: Duration = Duration::from_millis(10);
+/// How long a request waits for a connection that is being opened ahead. Then it opens its own: the other may hang.
+pub const MAX_WAIT_FOR_OPENING: Duration = Duration::from_millis(300);
 
 /// A pool of connections; a clone shares it.
 ///
@@ -169,7 +171,7 @@ impl Client {
     /// While [`Client::connect`] opens a connection, no other is begun.
     async fn connection(&self, origin: &Origin, uri: &Uri) -> Result<Ready, Error> {
         let mut new = pin!(async {
-            drop(self.idle.opening(origin).lock_owned().await);
+            drop(timeout(MAX_WAIT_FOR_OPENING, self.idle.opening(origin).lock_owned()).await);
             self.new_connection(uri).await
         });
         loop {

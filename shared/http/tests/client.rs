@@ -234,3 +234,22 @@ async fn a_connection_that_was_opened_ahead_and_closed_since_does_no_harm() {
     answer(&mut stream).await;
     assert_eq!(sent.await.unwrap().unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn a_request_does_not_wait_for_a_connection_whose_opening_hangs() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let (client, uri) = (Client::new(), url.parse().unwrap());
+    let minute = Instant::now() + Duration::from_secs(60);
+    let opening = tokio::spawn({
+        let client = client.clone();
+        async move { client.connect(&uri, minute).await }
+    });
+    // It is accepted, and its handshake is never answered.
+    let (_hangs, _) = listener.accept().await.unwrap();
+    let sent = tokio::spawn(async move { client.send(post(&url), minute, 1 << 10).await });
+    let own = timeout(Duration::from_secs(30), listener.accept()).await;
+    assert!(own.is_ok(), "the request opens a connection of its own");
+    opening.abort();
+    sent.abort();
+}

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Time limit for opening a connection while a function starts. A call that arrives meanwhile waits for that connection. A limit that
-/// is shorter than the call's own would cancel it and leave the call too little time to connect.
+/// Time limit for opening a connection while a function starts. A call that arrives meanwhile waits for that connection, for at most
+/// 300 ms; then it opens its own.
 pub const WARM_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits until `connect` has opened a connection to `service`, for at most [`WARM_UP_TIMEOUT`].

@@ -9,11 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::select_ok;
 use futures_util::{FutureExt, StreamExt};
-use onetap_http::tls;
+use onetap_http::{MAX_WAIT_FOR_OPENING, tls};
 use redis::{Client, ConnectionAddr};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -104,8 +104,8 @@ impl Resp {
         loop {
             let idle = match self.take_idle().await {
                 None if self.opening.try_lock().is_err() => {
-                    // One is being opened ahead. Then it is idle, or has failed.
-                    drop(self.opening.lock().await);
+                    // One is being opened ahead. Then it is idle, or has failed; or it hangs.
+                    drop(timeout(MAX_WAIT_FOR_OPENING, self.opening.lock()).await);
                     self.take_idle().await
                 }
                 idle => idle,

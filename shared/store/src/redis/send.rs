@@ -97,7 +97,13 @@ impl<T: Transport> Scripted<T> {
             Err(error) => {
                 for sending in waiting {
                     sending.lost |= sending.doubtful;
-                    sending.failed(error.clone());
+                    if !repeatable && error.maybe_applied() && sending.batch.is_repeatable() {
+                        // Another batch of the request must not be sent again. This one may be.
+                        sending.lost = true;
+                        sending.failed_for_now(error.clone());
+                    } else {
+                        sending.failed(error.clone());
+                    }
                 }
                 return form;
             }

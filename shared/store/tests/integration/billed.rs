@@ -193,3 +193,26 @@ async fn a_call_of_several_batches_that_fails_for_no_known_reason_may_be_applied
     let error = billed.store.commit(&billed.claim("a", "1")).await.unwrap_err();
     assert!(!error.maybe_applied(), "one batch is checked before its first write: {error:?}");
 }
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_batch_that_must_not_be_sent_again_does_not_keep_the_others_of_its_round_from_it() {
+    for fault in [Fault::Close, Fault::DropReply] {
+        let billed = Billed::open().await;
+        let [marker, lock, forecast] = ["marker", "lock", "forecast"].map(|name| billed.names.key(name));
+        for (name, value) in [("marker", "claim"), ("lock", "token"), ("forecast", "old")] {
+            assert!(applied(&billed.store.commit(&billed.claim(name, value)).await));
+        }
+        let round = [
+            Batch::new().put(&marker, Expect::AbsentOr("claim".into()), "result", HOUR),
+            Batch::new().put(&forecast, Expect::Is("old".into()), "new", HOUR),
+            Batch::new().delete(&lock, "token"),
+        ];
+        billed.gateway.inject_next(vec![fault.clone()]);
+        let answers = billed.store.commit_each(&round).await;
+        assert!(answers[1].as_ref().is_err_and(Error::maybe_applied), "{fault:?}: {answers:?}");
+        assert!(answers[0].is_ok() && answers[2].is_ok(), "{fault:?}: {answers:?}");
+        assert_eq!(billed.store.get(&marker).await.unwrap().as_deref(), Some("result"));
+        assert_eq!(billed.store.get(&lock).await.unwrap(), None);
+    }
+}
