@@ -29,7 +29,7 @@ fn race(row: &Row, against: &str) -> bool {
     row.section == "throughput" && row.against == against
 }
 
-const AIMS: [Aim; 19] = [
+const AIMS: [Aim; 20] = [
     Aim { what: "one call on Redis, against the bare round trip", rows: |row| store(row, "redis") },
     Aim { what: "one call on Upstash's REST API, the same", rows: |row| store(row, "upstash") },
     Aim { what: "one call on DynamoDB (dynoxide), the same", rows: |row| store(row, "dynamodb") },
@@ -50,6 +50,10 @@ const AIMS: [Aim; 19] = [
     Aim {
         what: "cold start, against Python with Powertools",
         rows: |row| start(row, "Python", false) || start(row, "Python", true),
+    },
+    Aim {
+        what: "the first tap after a cold start, against a warm one",
+        rows: |row| row.section == "first tap",
     },
     Aim {
         what: "a warm webhook without outside calls, against a bare `lambda_http`",

@@ -1,12 +1,10 @@
 //! Made-up weather, without a network, for the local runner, the tests and the benchmark.
 
 use std::f64::consts::PI;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use onetap_calendar::Moment;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::Instant;
 
 use crate::provider::{Error, Provider};
 use crate::{Forecast, Period, Place, Sky};
@@ -15,7 +13,6 @@ use crate::{Forecast, Period, Place, Sky};
 #[derive(Debug)]
 pub struct Sample {
     name: &'static str,
-    delay_ms: AtomicU64,
 }
 
 impl Default for Sample {
@@ -32,12 +29,7 @@ impl Sample {
 
     /// The same under another name, for a second provider beside the first.
     pub fn named(name: &'static str) -> Sample {
-        Sample { name, delay_ms: AtomicU64::new(0) }
-    }
-
-    /// Answers after `delay` from now on, as a slow provider does.
-    pub fn set_delay(&self, delay: Duration) {
-        self.delay_ms.store(delay.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+        Sample { name }
     }
 
     /// The weather of `place` as if asked at `now`.
@@ -54,11 +46,7 @@ impl Provider for Sample {
         self.name
     }
 
-    async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {
-        let delay = Duration::from_millis(self.delay_ms.load(Ordering::Relaxed));
-        if !delay.is_zero() {
-            timeout_at(deadline, sleep(delay)).await.map_err(|_| Error::Late)?;
-        }
+    async fn forecast(&self, place: &Place, _: Instant) -> Result<Forecast, Error> {
         Ok(Sample::at(place, Moment::now()))
     }
 }

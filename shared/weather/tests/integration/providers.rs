@@ -240,21 +240,6 @@ async fn no_error_and_no_debug_names_the_key_or_the_address() {
     assert!(!format!("{error} {error:?} {provider:?}").contains("127.0.0.1"), "{said}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_sample_is_as_slow_as_it_is_told_and_late_past_the_deadline() {
-    let sample = Sample::new();
-    let begun = Instant::now();
-    sample.forecast(xinyi(), soon()).await.unwrap();
-    assert_eq!(begun.elapsed(), Duration::ZERO);
-
-    sample.set_delay(Duration::from_millis(300));
-    assert!(sample.forecast(xinyi(), soon()).await.unwrap().sample);
-    assert_eq!(begun.elapsed().as_millis(), 300);
-
-    let deadline = Instant::now() + Duration::from_millis(200);
-    assert_eq!(sample.forecast(xinyi(), deadline).await, Err(Error::Late));
-}
-
 fn read(pairs: &[(&str, &str)]) -> Result<Config, String> {
     let lookup =
         |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
