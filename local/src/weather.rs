@@ -19,7 +19,7 @@ const SAMPLE_DELAY: Duration = Duration::from_millis(300);
 
 /// What a provider does when it is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all(serialize = "lowercase"), try_from = "String")]
 pub(crate) enum Behaviour {
     /// It answers, after its delay.
     #[default]
@@ -28,6 +28,20 @@ pub(crate) enum Behaviour {
     Down,
     /// It answers 429.
     Refuses,
+}
+
+/// A derived one would not say what is wrong with a value that is no text.
+impl TryFrom<String> for Behaviour {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Behaviour, String> {
+        match name.as_str() {
+            "works" => Ok(Behaviour::Works),
+            "down" => Ok(Behaviour::Down),
+            "refuses" => Ok(Behaviour::Refuses),
+            _ => Err(format!("`{name}` is not works, down or refuses")),
+        }
+    }
 }
 
 /// Another provider, with faults on demand: they are simulated before it is called.
