@@ -17,6 +17,7 @@ pub mod redis;
 pub mod runtime;
 pub mod tcp;
 pub mod upstash;
+pub mod warm_up;
 
 mod background;
 mod connections;

@@ -1,9 +1,8 @@
 //! The binary: what is wrong with the environment is said in one line that names the variable.
 
-use std::path::Path;
 use std::process::Command;
 
-use onetap_servers::{Broken, Fault, RuntimeApi};
+use onetap_servers::warm_up;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_edit-last-transaction");
 
@@ -35,22 +34,10 @@ fn a_missing_or_malformed_variable_stops_the_start_and_is_named() {
 
 #[tokio::test]
 async fn the_program_connects_to_its_store_before_its_first_event() {
-    let (store, api) = (Broken::start(Fault::Empty).await, RuntimeApi::start());
-    let _program = api.run(Path::new(PROGRAM), variables_of(store.url()));
-    api.polled(1).await;
-    store.accepted(1).await;
-    assert_eq!((store.connections(), store.requests()), (1, 0), "nothing is sent");
+    warm_up::connects_to_its_store(PROGRAM, &[("EDIT_API_TOKEN", "t")]).await;
 }
 
 #[tokio::test]
 async fn the_program_starts_although_its_store_never_answers() {
-    let (store, api) = (Broken::accepts_and_never_answers().await, RuntimeApi::start());
-    let _program = api.run(Path::new(PROGRAM), variables_of(store.url().replace("http:", "https:")));
-    api.polled(1).await;
-}
-
-fn variables_of(store: String) -> Vec<(&'static str, String)> {
-    let variables = [("STORE", "upstash"), ("UPSTASH_REDIS_REST_TOKEN", "t"), ("EDIT_API_TOKEN", "t")];
-    let variables = variables.map(|(name, value)| (name, value.to_owned()));
-    variables.into_iter().chain([("UPSTASH_REDIS_REST_URL", store)]).collect()
+    warm_up::starts_without_its_store(PROGRAM, &[("EDIT_API_TOKEN", "t")]).await;
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use onetap_bus::{Bus, Job};
-use onetap_servers::{Broken, Fault, Proxy, RuntimeApi};
+use onetap_servers::{Fault, Proxy, RuntimeApi, warm_up};
 use support::World;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_job-events");
@@ -92,27 +92,15 @@ async fn what_a_stream_counts_is_among_the_metrics_of_its_own_invocation() {
 
 #[tokio::test]
 async fn the_program_connects_to_its_store_before_its_first_event() {
-    let (store, api) = (Broken::start(Fault::Empty).await, RuntimeApi::start());
-    let _program = api.run(Path::new(PROGRAM), variables_of(store.url()));
-    api.polled(1).await;
-    store.accepted(1).await;
-    assert_eq!((store.connections(), store.requests()), (1, 0), "nothing is sent");
+    warm_up::connects_to_its_store(PROGRAM, &[("JOB_EVENTS_SECRET", "s"), ("JOB_EVENTS_ALLOW_ORIGIN", "*")])
+        .await;
 }
 
 #[tokio::test]
 async fn the_program_starts_although_its_store_never_answers() {
-    let (store, api) = (Broken::accepts_and_never_answers().await, RuntimeApi::start());
-    let _program = api.run(Path::new(PROGRAM), variables_of(store.url().replace("http:", "https:")));
-    api.polled(1).await;
-}
-
-fn variables_of(store: String) -> Vec<(&'static str, String)> {
-    let variables = [
-        ("STORE", "upstash"),
-        ("UPSTASH_REDIS_REST_TOKEN", "t"),
-        ("JOB_EVENTS_SECRET", "s"),
-        ("JOB_EVENTS_ALLOW_ORIGIN", "*"),
-    ];
-    let variables = variables.map(|(name, value)| (name, value.to_owned()));
-    variables.into_iter().chain([("UPSTASH_REDIS_REST_URL", store)]).collect()
+    warm_up::starts_without_its_store(
+        PROGRAM,
+        &[("JOB_EVENTS_SECRET", "s"), ("JOB_EVENTS_ALLOW_ORIGIN", "*")],
+    )
+    .await;
 }
