@@ -9,13 +9,21 @@ use serde_json::Value;
 /// A crate, and the crates of the workspace that it depends on.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// As the manifests have it, without what only a crate's tests use.
-fn actual() -> Graph {
+/// The workspace's packages, as cargo describes them.
+fn packages() -> Vec<Value> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).current_dir(root());
     let metadata: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
-    let name = |of: &Value| of["name"].as_str().unwrap().to_owned();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn name(of: &Value) -> String {
+    of["name"].as_str().unwrap().to_owned()
+}
+
+/// As the manifests have it, without what only a crate's tests use.
+fn actual() -> Graph {
+    let packages = packages();
     let ours: BTreeSet<String> = packages.iter().map(name).collect();
     let dependencies = |package: &Value| {
         let all = package["dependencies"].as_array().unwrap().iter();
@@ -51,6 +59,18 @@ fn documented() -> Graph {
 #[test]
 fn the_crates_depend_on_each_other_as_documented() {
     assert_eq!(documented(), actual(), "the table, and the manifests");
+}
+
+/// Cargo builds them into one folder: of two with one name, a test would run the one that was built last.
+#[test]
+fn no_two_examples_have_one_name() {
+    let mut seen = BTreeSet::new();
+    for target in packages().iter().flat_map(|package| package["targets"].as_array().unwrap()) {
+        if target["kind"][0] == "example" {
+            assert!(seen.insert(name(target)), "two examples are called {}", name(target));
+        }
+    }
+    assert!(seen.contains("consumer_worker"), "{seen:?}");
 }
 
 #[test]

@@ -87,13 +87,15 @@ impl Worker {
 
 impl Process {
     fn start(environment: &[Variable]) -> Process {
-        let mut child = Command::new(example("worker"))
+        let mut child = Command::new(example("consumer_worker"))
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect("the example `worker`: built with all tests, or by `--examples` beside `--test`");
+            .expect(
+                "the example `consumer_worker`: built with all tests, or by `--examples` beside `--test`",
+            );
         let (tell, hear) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         Process { child, tell, hear: BufReader::new(hear).lines() }
     }

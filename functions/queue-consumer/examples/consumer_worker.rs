@@ -2,7 +2,7 @@
 //! it prints its answer.
 //!
 //! ```text
-//! STORE=redis REDIS_URL=… worker
+//! STORE=redis REDIS_URL=… consumer_worker
 //! ```
 #![allow(clippy::print_stdout, reason = "its answers go to standard output")]
 
