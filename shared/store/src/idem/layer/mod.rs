@@ -115,15 +115,22 @@ impl Rules {
             return call.deadline(*deadline);
         }
         #[cfg(feature = "lambda")]
-        if let Some(context) = parts.extensions.get::<lambda_runtime::Context>()
-            // A context that somebody made up has none.
-            && context.deadline > 0
-            && let Some(deadline) = context.deadline().checked_sub(LAMBDA_MARGIN)
-        {
+        if let Some(deadline) = invocation_deadline(parts) {
             return call.deadline_at(deadline);
         }
         call
     }
+}
+
+/// The deadline of the Lambda invocation that the request belongs to, early enough to be answered.
+#[cfg(feature = "lambda")]
+fn invocation_deadline(parts: &Parts) -> Option<std::time::SystemTime> {
+    let context = parts.extensions.get::<lambda_runtime::Context>()?;
+    // A context that somebody made up has none.
+    if context.deadline == 0 {
+        return None;
+    }
+    context.deadline().checked_sub(LAMBDA_MARGIN)
 }
 
 /// Who sent it, as far as the request's credentials tell. Only a hash of this is kept.
