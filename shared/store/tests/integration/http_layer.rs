@@ -3,6 +3,8 @@
 #[path = "../../examples/axum.rs"]
 mod example;
 
+mod bodies;
+
 use crate::support;
 
 use std::convert::Infallible;

@@ -105,9 +105,9 @@ where
     S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Send,
-    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BodyError>,
-    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
     type Response = Response<Body>;
@@ -128,7 +128,7 @@ where
                 Keyed::Wrong(why) if layer.unary.contains(parts.uri.path()) => {
                     return Ok(status(INVALID_ARGUMENT, why));
                 }
-                _ => return pass(service, Request::from_parts(parts, Body::passing(body))).await,
+                _ => return pass(service, Request::from_parts(parts, Body::new(body))).await,
             };
             match body::read(body, layer.rules.max_request).await {
                 Ok(Read::Whole { data, trailers }) => {
@@ -173,7 +173,7 @@ fn answer(trouble: Trouble) -> Response<Body> {
 
 /// An answer of the layer's own: a status and nothing else.
 fn status(code: u16, message: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::whole(Bytes::new(), None));
+    let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(STATUS, HeaderValue::from(code));

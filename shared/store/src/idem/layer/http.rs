@@ -42,6 +42,22 @@ use super::{Answer, Begun, Keyed, Rules, Trouble, retry_after, take_ready, to_th
 use crate::idem::Idempotency;
 
 /// Puts idempotency in front of a service.
+///
+/// It takes the requests that the service takes, of any body that can be made of bytes, as axum's and lambda_http's can.
+/// In front of hyper, whose body cannot, the service takes [`Body`] and each request is mapped to it first:
+///
+/// ```
+/// # use std::convert::Infallible;
+/// # use http::{Request, Response};
+/// # use onetap_store::idem::{Body, http::IdempotencyLayer};
+/// # type Incoming = http_body_util::Limited<Body>;
+/// # fn service(layer: IdempotencyLayer) -> impl tower::Service<Request<Incoming>> {
+/// tower::ServiceBuilder::new()
+///     .map_request(|request: Request<Incoming>| request.map(Body::new))
+///     .layer(layer)
+///     .service_fn(|request: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::from("paid"))) })
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct IdempotencyLayer {
     idem: Idempotency,
@@ -109,9 +125,9 @@ where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Send,
-    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + Unpin + 'static,
+    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + 'static,
     B::Error: Into<BodyError>,
-    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
     type Response = Response<Body>;
@@ -152,9 +168,9 @@ async fn keyed<S, B, R>(
 ) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + Unpin + 'static,
+    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + 'static,
     B::Error: Into<BodyError>,
-    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
     let data = match body::read(body, layer.rules.max_request).await {
@@ -195,7 +211,7 @@ fn answer(trouble: Trouble) -> Response<Body> {
 /// An answer of the layer's own, as RFC 9457 has them.
 fn problem(status: StatusCode, title: &str, wait_seconds: Option<u64>) -> Response<Body> {
     let text = serde_json::json!({"type": "about:blank", "title": title, "status": status.as_u16()});
-    let mut response = Response::new(Body::whole(Bytes::from(text.to_string()), None));
+    let mut response = Response::new(Body::from(text.to_string()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -36,7 +36,7 @@ pub(super) async fn once<S, B, R>(
 ) -> Result<Result<Response<Body>, Trouble>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
     let Protocol { succeeds, streams } = protocol;
@@ -44,7 +44,7 @@ where
         begun.now();
         let (head, body) = service.call(request).await.map_err(Unkept::Failed)?.into_parts();
         let read = match streams(&head, &body.size_hint()) {
-            true => Ok(Read::Over(Body::passing(body))),
+            true => Ok(Read::Over(Body::new(body))),
             false => body::read(body, MAX_BODY).await,
         };
         match read {
@@ -92,7 +92,7 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    service.call(request).await.map(|response| response.map(Body::passing))
+    service.call(request).await.map(|response| response.map(Body::new))
 }
 
 /// A successful answer: this run's, or what a run before left.
