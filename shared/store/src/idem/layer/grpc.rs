@@ -136,7 +136,7 @@ where
                     let request = Request::from_parts(parts, Body::whole(data, trailers));
                     let begun = Begun::default();
                     // tonic tells no lengths; that the method is unary is.
-                    let protocol = Protocol { succeeds, streams: |_, _| false };
+                    let protocol = Protocol { keeps: succeeds, streams: |_, _| false };
                     let run = once(call, service, request, protocol, begun.clone());
                     Ok(to_the_end(begun, run).await?.unwrap_or_else(answer))
                 }
@@ -153,8 +153,8 @@ fn succeeds(head: &response::Parts, trailers: Trailers<'_>) -> bool {
     let is_zero = |status: &HeaderValue| status == "0";
     let early = head.headers.get(STATUS).map(is_zero);
     let status = match trailers {
-        Trailers::Read(trailers) => trailers.and_then(|trailers| trailers.get(STATUS)).map(is_zero).or(early),
-        Trailers::ToCome => early.or(Some(true)),
+        Poll::Ready(trailers) => trailers.and_then(|trailers| trailers.get(STATUS)).map(is_zero).or(early),
+        Poll::Pending => early.or(Some(true)),
     };
     head.status.is_success() && status == Some(true)
 }

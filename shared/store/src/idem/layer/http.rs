@@ -6,11 +6,11 @@
 //!
 //! | what happens | answer |
 //! |---|---|
-//! | the first request with this key | the service's; kept if it is 2xx, without `Set-Cookie` |
+//! | the first request with this key | the service's; kept without `Set-Cookie` if it is 2xx, or [as the service decides](IdempotencyLayer::keep_if) |
 //! | a repeat, same query and body | the kept one, and `Idempotency-Replayed: true` |
 //! | a repeat, another query or body | 422 |
 //! | the first is still being handled, past the wait | 409 with `Retry-After` |
-//! | the first answered other than 2xx | the service is asked again |
+//! | the first answer was not kept | the service is asked again |
 //! | two keys that differ, an invalid one, or none where [one is required](IdempotencyLayer::required) | 400 |
 //! | the answer's body is over 1 MiB, or streams | the first gets it; a repeat gets 409, never a second run |
 //! | the request's body is [over 1 MiB](IdempotencyLayer::max_request) | 413; it was read no further |
@@ -26,6 +26,8 @@
 //!
 //! Put the layer outside a router that strips path prefixes, or two nested routes share their keys.
 
+use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -58,16 +60,25 @@ use crate::idem::Idempotency;
 ///     .service_fn(|request: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::from("paid"))) })
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct IdempotencyLayer {
     idem: Idempotency,
     rules: Rules,
+    keep: Arc<dyn Fn(&response::Parts) -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for IdempotencyLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut layer = f.debug_struct("IdempotencyLayer");
+        layer.field("idem", &self.idem).field("rules", &self.rules).finish_non_exhaustive()
+    }
 }
 
 impl IdempotencyLayer {
     /// With the headers `Idempotency-Key` and `X-Idempotency-Key`, neither required.
     pub fn new(idem: Idempotency) -> IdempotencyLayer {
-        IdempotencyLayer { idem, rules: Rules::new(&["idempotency-key", "x-idempotency-key"]) }
+        let rules = Rules::new(&["idempotency-key", "x-idempotency-key"]);
+        IdempotencyLayer { idem, rules, keep: Arc::new(|head| head.status.is_success()) }
     }
 
     /// Takes the key from these headers instead.
@@ -94,13 +105,36 @@ impl IdempotencyLayer {
         self
     }
 
+    /// Keeps the answers whose status and headers are such, instead of those with 2xx: also a 404, which is then
+    /// replayed as a 404, or not a 202, so that its repeat asks the service again.
+    ///
+    /// ```
+    /// # use onetap_store::idem::http::IdempotencyLayer;
+    /// # fn also_not_found(layer: IdempotencyLayer) -> IdempotencyLayer {
+    /// layer.keep_if(|head| head.status.is_success() || head.status == http::StatusCode::NOT_FOUND)
+    /// # }
+    /// ```
+    ///
+    /// A 5xx that is kept is the answer for as long as results are kept: no repeat mends it. The layer's own answers and
+    /// the service's errors are not answers of the service, and are never kept. Of an answer that streams only the head
+    /// decides: kept, its repeat gets 409; otherwise its repeat asks the service again, although the first may still be
+    /// streaming.
+    #[must_use]
+    pub fn keep_if(
+        mut self,
+        keep: impl Fn(&response::Parts) -> bool + Send + Sync + 'static,
+    ) -> IdempotencyLayer {
+        self.keep = Arc::new(keep);
+        self
+    }
+
     /// Tells callers apart by this instead of the `Authorization` header. Only a hash of it is kept.
     #[must_use]
     pub fn caller(
         mut self,
         who: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     ) -> IdempotencyLayer {
-        self.rules.caller = std::sync::Arc::new(who);
+        self.rules.caller = Arc::new(who);
         self
     }
 }
@@ -182,12 +216,9 @@ where
     };
     let call = layer.rules.call(&layer.idem, &parts, &key, &data);
     let request = Request::from_parts(parts, Vec::from(data).into());
-    let protocol = Protocol { succeeds, streams };
+    let keeps = |head: &response::Parts, _: Trailers<'_>| (layer.keep)(head);
+    let protocol = Protocol { keeps, streams };
     Ok(once(call, service, request, protocol, begun).await?.unwrap_or_else(answer))
-}
-
-fn succeeds(head: &response::Parts, _: Trailers<'_>) -> bool {
-    head.status.is_success()
 }
 
 /// An answer that does not tell its length may go on for as long as it likes.
