@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::record::{self, Outcome, State, unreadable};
-use super::{Error, Policy};
+use super::{EffectKeys, Error, Policy};
 use crate::log::MIN_TTL;
 use crate::sender::LATE_CALL_TIMEOUT;
 use crate::{Batch, Commit, Expect, Key, MAX_TTL, Mismatch};
@@ -231,6 +231,11 @@ impl Run {
             Commit::Refused(refusal) if self.is_named(&refusal) => Committed::Lost,
             Commit::Refused(refusal) => Committed::Refused(refusal),
         }
+    }
+
+    /// The keys for the effects of this run, to be sent to receivers that dedupe.
+    pub fn effect_keys(&self) -> EffectKeys {
+        EffectKeys::new(self.claim.record.as_str())
     }
 
     /// The latest moment at which the claim may still be mine, by this process's clock.

@@ -25,6 +25,7 @@
 //!   committed *together with* the result. For these, exactly once holds through any crash. An edit reads keys and
 //!   decides; a transaction is any function that answers with writes.
 //! - [`call`](Idempotency::call): the same with a payload's fingerprint, a deadline, a life of its own.
+//! - [`EffectKeys`]: keys for effects outside the store, the same in every retry, for receivers that dedupe.
 //! - [`Claim`] and [`Run`]: the steps by themselves, to be sent together with other batches.
 //!
 //! # The time line
@@ -69,7 +70,8 @@
 //! # What it does not promise
 //!
 //! - *Exactly once* for effects outside the store. Between such an effect and the commit of its result a process
-//!   can die; then it happens again ([`Policy::AtLeastOnce`]) or stays unknown ([`Policy::AtMostOnce`]).
+//!   can die; then it happens again ([`Policy::AtLeastOnce`]) or stays unknown ([`Policy::AtMostOnce`]). A receiver that dedupes by
+//!   an [effect key](EffectKeys) makes it once.
 //! - That a stale owner's function stops. Its commit is refused, and it gets an error; its effects outside the store remain.
 //! - Anything about a key after its result's TTL: what comes then is new.
 //! - Equal clocks. On Redis and in memory the store judges when a lease is over. On DynamoDB each caller's clock
@@ -81,6 +83,7 @@ mod cache;
 mod call;
 mod claim;
 mod config;
+mod effect;
 mod error;
 #[cfg(feature = "tower")]
 mod layer;
@@ -99,6 +102,7 @@ use sha2::{Digest, Sha256};
 pub use call::Call;
 pub use claim::{Claim, Claimed, Committed, Done, Run};
 pub use config::{Config, Policy};
+pub use effect::{EffectKey, EffectKeys};
 pub use error::Error;
 #[cfg(feature = "grpc")]
 pub use layer::grpc;
