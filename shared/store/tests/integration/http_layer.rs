@@ -4,6 +4,7 @@
 mod example;
 
 mod bodies;
+mod effects;
 mod kept;
 
 use crate::support;

@@ -5,6 +5,9 @@
 //! that is not [named as unary](GrpcIdempotencyLayer::unary): on the wire a streaming call looks like a unary one until
 //! its second message, and waiting for that message could be waiting for ever.
 //!
+//! A call with a key brings [`EffectKeys`](crate::idem::EffectKeys) in its extensions, for what its method sends to receivers
+//! that dedupe.
+//!
 //! | what happens | status |
 //! |---|---|
 //! | a repeat with another message | `FAILED_PRECONDITION` |

@@ -20,6 +20,9 @@
 //! `Authorization` header, unless [told otherwise](IdempotencyLayer::caller)). A client that hangs up does not end the
 //! run.
 //!
+//! A request with a key brings [`EffectKeys`](crate::idem::EffectKeys) in its extensions: what the handler sends to a
+//! receiver that dedupes is the same key in every retry, `effects.key("charge")`.
+//!
 //! An answer *streams* if neither its body nor a `Content-Length` tells how long it is (`text/event-stream`, chunks).
 //! It is passed on as it comes; that the request was handled is recorded when its head is there, whatever becomes of
 //! the rest. A layer that compresses hides the length: put it outside this one, or nothing is replayed.

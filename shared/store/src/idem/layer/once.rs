@@ -28,7 +28,7 @@ pub(super) type Trailers<'a> = Poll<Option<&'a HeaderMap>>;
 pub(super) async fn once<S, B, R, K>(
     call: Call,
     mut service: S,
-    request: Request<B>,
+    mut request: Request<B>,
     protocol: Protocol<K>,
     begun: Begun,
 ) -> Result<Result<Response<Body>, Trouble>, S::Error>
@@ -39,6 +39,7 @@ where
     K: Fn(&response::Parts, Trailers<'_>) -> bool,
 {
     let Protocol { keeps, streams } = protocol;
+    request.extensions_mut().insert(call.effect_keys());
     let run = || async {
         begun.now();
         let (head, body) = service.call(request).await.map_err(Unkept::Failed)?.into_parts();
