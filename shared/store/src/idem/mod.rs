@@ -104,8 +104,10 @@ pub use claim::{Claim, Claimed, Committed, Done, Run};
 pub use config::{Config, Policy};
 pub use effect::{EffectKey, EffectKeys};
 pub use error::Error;
+#[cfg(feature = "grpc")]
+pub use layer::grpc;
 #[cfg(feature = "tower")]
-pub use layer::{Body, BodyError, Deadline, grpc, http};
+pub use layer::{Body, BodyError, Deadline, http};
 pub(crate) use owner::Owner;
 pub(crate) use record::{Outcome, carried};
 pub use resolve::{Resolution, Resolved};

@@ -3,6 +3,10 @@
 #[path = "../../examples/axum.rs"]
 mod example;
 
+mod bodies;
+mod effects;
+mod kept;
+
 use crate::support;
 
 use std::convert::Infallible;
@@ -488,6 +492,7 @@ async fn safe_methods_pass_through_whatever_key_they_have() {
 
 /// A service that answers with `status` and with what the test sends, behind the layer.
 fn streaming(
+    layer: IdempotencyLayer,
     asked: &Asked,
     status: u16,
     sender: &broadcast::Sender<&'static str>,
@@ -498,7 +503,7 @@ fn streaming(
     + use<>,
 > {
     let (asked, sender) = (asked.clone(), sender.clone());
-    layer(&memory()).layer(tower::service_fn(move |_: Request<Body>| {
+    layer.layer(tower::service_fn(move |_: Request<Body>| {
         asked.next();
         let frames = futures_util::stream::unfold(sender.subscribe(), |mut frames| async {
             Some((Ok::<_, Infallible>(Bytes::from(frames.recv().await.ok()?)), frames))
@@ -511,7 +516,7 @@ fn streaming(
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_streams_leaves_at_once_and_is_not_run_again() {
     let (asked, send) = (Asked::default(), broadcast::channel(8).0);
-    let service = streaming(&asked, 200, &send);
+    let service = streaming(layer(&memory()), &asked, 200, &send);
     let first = service.clone().oneshot(post("/a", Some("key"), "body"));
     let first = tokio::time::timeout(Duration::from_secs(10), first).await.expect("the head leaves at once");
     let mut body = first.unwrap().into_body();
@@ -530,7 +535,7 @@ async fn an_answer_that_streams_leaves_at_once_and_is_not_run_again() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_streams_leaves_at_once_and_is_not_kept() {
     let (asked, send) = (Asked::default(), broadcast::channel(8).0);
-    let service = streaming(&asked, 500, &send);
+    let service = streaming(layer(&memory()), &asked, 500, &send);
     for _ in 0..2 {
         let answer = service.clone().oneshot(post("/a", Some("key"), "body"));
         let answer = tokio::time::timeout(Duration::from_secs(10), answer).await.expect("at once").unwrap();

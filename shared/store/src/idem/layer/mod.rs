@@ -1,6 +1,7 @@
 //! Idempotency in front of a service: what the HTTP and the gRPC layer share.
 
 mod body;
+#[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod http;
 mod once;
@@ -115,22 +116,19 @@ impl Rules {
             return call.deadline(*deadline);
         }
         #[cfg(feature = "lambda")]
-        if let Some(deadline) = invocation_deadline(parts) {
+        if let Some(deadline) = lambda_deadline(parts) {
             return call.deadline_at(deadline);
         }
         call
     }
 }
 
-/// The deadline of the Lambda invocation that the request belongs to, early enough to be answered.
+/// When to answer a request of lambda_http, if it came from an invocation. A context that somebody made up has no
+/// deadline.
 #[cfg(feature = "lambda")]
-fn invocation_deadline(parts: &Parts) -> Option<std::time::SystemTime> {
+fn lambda_deadline(parts: &Parts) -> Option<std::time::SystemTime> {
     let context = parts.extensions.get::<lambda_runtime::Context>()?;
-    // A context that somebody made up has none.
-    if context.deadline == 0 {
-        return None;
-    }
-    context.deadline().checked_sub(LAMBDA_MARGIN)
+    (context.deadline > 0).then(|| context.deadline().checked_sub(LAMBDA_MARGIN)).flatten()
 }
 
 /// Who sent it, as far as the request's credentials tell. Only a hash of this is kept.
