@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! export STORE=redis REDIS_URL=redis://localhost    # what all instances share; in AWS also `dynamodb` or `upstash`
-//! cargo lambda watch -p onetap-store --features lambda --example lambda_http
+//! cargo lambda watch -p onetap-store --features lambda,redis --example lambda_http
 //! curl -i localhost:9000/payments -H 'Idempotency-Key: 42' -d '{"amount":120}'
 //! ```
 //!

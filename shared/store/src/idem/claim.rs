@@ -151,10 +151,10 @@ impl Claim {
     pub(super) fn judge(&self, text: &str) -> Result<Claimed, crate::Error> {
         let found = record::parse(text)?;
         // A caller without a fingerprint has nothing to compare.
-        if let (Some(mine), Some(theirs)) = (&self.fingerprint, &found.fingerprint)
-            && mine != theirs
-        {
-            return Ok(Claimed::Mismatch);
+        if let (Some(mine), Some(theirs)) = (&self.fingerprint, &found.fingerprint) {
+            if mine != theirs {
+                return Ok(Claimed::Mismatch);
+            }
         }
         Ok(match found.state {
             State::Done(outcome) => Claimed::Done(Done(outcome)),
@@ -331,9 +331,13 @@ impl Done {
     where
         T: DeserializeOwned,
     {
-        match &self.0 {
-            Outcome::Err(json) if let Some(error) = failure(json.get()) => Err(Error::Function(error)),
-            _ => self.value().map_err(Error::widen),
+        let kept = match &self.0 {
+            Outcome::Err(json) => failure(json.get()),
+            Outcome::Ok(_) | Outcome::NotKept => None,
+        };
+        match kept {
+            Some(error) => Err(Error::Function(error)),
+            None => self.value().map_err(Error::widen),
         }
     }
 }
