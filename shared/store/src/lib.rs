@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod commit;
 pub mod config;
 pub mod edit;
 mod error;
@@ -33,7 +34,8 @@ use async_trait::async_trait;
 pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 
-pub use batch::{Batch, Commit, Expect, MAX_WRITES, Mismatch, Value, Write};
+pub use batch::{Batch, Expect, MAX_WRITES, Value, Write};
+pub use commit::{Commit, Found, Refusal};
 pub use config::{Config, open};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::Credentials;
 use crate::jitter::jitter;
-use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, Write};
+use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Refusal, Store, Write};
 use item::{Item, ItemKey};
 use plan::{Cleared, Plan, Seen, mismatches};
 use send::Outcome;
@@ -118,7 +118,7 @@ impl DynamoDb {
             // Check: an expectation that fails on an item that is known already needs no request.
             let refusal = mismatches(batch, &seen, now)?;
             if !refusal.is_empty() {
-                return Ok((Commit::Refused(refusal), Vec::new()));
+                return Ok((Commit::Refused(Refusal::new(refusal)), Vec::new()));
             }
             if emptied != gone {
                 let heads = connector::by(deadline, self.delete_leftovers(&gone, now, deadline)).await;

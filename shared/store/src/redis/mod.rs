@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::{
-    Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Mismatch, Position, Record, Store, Write,
+    Batch, BoxStream, Channel, Commit, Error, Expect, Found, Key, Log, Position, Record, Store, Write,
 };
 use encode::{Command, MAX_COUNT, Reply, ServerError};
 use send::{Form, Loaded};
@@ -203,12 +203,13 @@ impl<T: Transport> Store for Scripted<T> {
         }
         // A check for an absent key is refused if there is a value, and the refusal contains it.
         let absent = |batch: Batch, key| batch.check(key, Expect::Absent);
-        let refusal = match self.run_one(&keys.iter().fold(Batch::new(), absent), deadline).await? {
-            Commit::Applied(_) => Vec::new(),
-            Commit::Refused(refusal) => refusal,
-        };
-        let value = |key| Mismatch::find(&refusal, key).and_then(|mismatch| mismatch.there.clone());
-        Ok(keys.iter().map(value).collect())
+        match self.run_one(&keys.iter().fold(Batch::new(), absent), deadline).await? {
+            Commit::Applied(_) => Ok(vec![None; keys.len()]),
+            Commit::Refused(refusal) => {
+                let value = |key| refusal.get(key).and_then(Found::text).map(str::to_owned);
+                Ok(keys.iter().map(value).collect())
+            }
+        }
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
