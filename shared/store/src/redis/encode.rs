@@ -9,7 +9,7 @@ use crate::{Batch, Commit, Error, Expect, Key, Position, Record, Refusal, Ttl, V
 pub(super) const MAX_COUNT: usize = u32::MAX as usize;
 
 /// A command: its name and arguments.
-pub struct Command<'a>(Vec<Cow<'a, str>>);
+pub(super) struct Command<'a>(Vec<Cow<'a, str>>);
 
 impl<'a> Command<'a> {
     pub(super) fn of<const N: usize>(parts: [&'a str; N]) -> Command<'a> {
@@ -130,7 +130,7 @@ impl fmt::Debug for Command<'_> {
 }
 
 /// The server's reply to one command.
-pub enum Reply {
+pub(super) enum Reply {
     /// No value.
     Nil,
     /// A number.
