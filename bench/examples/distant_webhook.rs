@@ -20,8 +20,8 @@ async fn main() -> Result<(), Error> {
     let variables = Variables::from_env();
     let config = onetap_store::Config::from_variables(&variables)?;
     let Backend::Upstash { url, token } = &config.backend else { return Err("STORE is not upstash".into()) };
-    let store =
-        Upstash::new(url, token, config.timeout)?.with_client(Client::with_roots(roots.roots.clone()));
+    let store = Upstash::new(url, token)?.timeout(config.timeout);
+    let store = store.http_client(Client::with_roots(roots.roots.clone()));
     let http = Client::with_roots(roots.roots);
     let weather = onetap_weather::Config::from_variables(&variables)?.open(&http);
     let store = Arc::new(Observed::new(Arc::new(store)));

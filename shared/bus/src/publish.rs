@@ -15,9 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_store::{
-    self as store, Batch, Commit, Expect, Keep, Key, Mismatch, Position, Round, Store, Value,
-};
+use onetap_store::{self as store, Batch, Commit, Expect, Keep, Key, Position, Refusal, Round, Store, Value};
 
 use crate::event::EventNumber;
 use crate::{Config, Event, Job};
@@ -240,8 +238,8 @@ fn route_outcome(
 }
 
 /// The stored value of `key` that a refusal lists.
-fn found_value(refusal: &[Mismatch], key: Result<Key, store::Error>) -> Option<&str> {
-    Mismatch::find(refusal, &key.ok()?)?.there.as_deref()
+fn found_value(refusal: &Refusal, key: Result<Key, store::Error>) -> Option<&str> {
+    refusal.get(&key.ok()?)?.text()
 }
 
 /// The event's marker holds its position. A Python worker's marker is `1`, which is no position.

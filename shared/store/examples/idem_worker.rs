@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use onetap_config::Variables;
 use onetap_store::idem::{self, Idempotency};
-use onetap_store::{Batch, Commit, Config, Expect, Key, Store, Ttl, open};
+use onetap_store::{Batch, Commit, Config, Expect, Found, Key, Store, Ttl, open};
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
@@ -92,7 +92,7 @@ async fn increment(store: &dyn Store, counter: &Key) -> Result<usize, onetap_sto
         let expect = there.map_or(Expect::Absent, Expect::Is);
         match store.commit(&Batch::new().put(counter, expect, next.to_string(), Ttl::Forever)).await? {
             Commit::Applied(_) => return Ok(next),
-            Commit::Refused(refusal) => there = refusal.into_iter().next().and_then(|found| found.there),
+            Commit::Refused(refusal) => there = refusal.get(counter).and_then(Found::text).map(str::to_owned),
         }
     }
 }

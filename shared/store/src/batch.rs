@@ -2,7 +2,7 @@
 
 use crate::log::MIN_TTL;
 use crate::seq::{beginning_with_seq, parsed_seq};
-use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Position, Ttl};
+use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Ttl};
 
 /// Maximum number of writes in a batch. A DynamoDB transaction has at most 100 items, and an append takes two of them. On
 /// Redis a batch is one script, which blocks the server while it runs.
@@ -411,32 +411,5 @@ impl Write {
             _ => None,
         };
         expected.into_iter().chain(written)
-    }
-}
-
-/// The answer to a batch.
-#[derive(Clone, PartialEq, Eq)]
-#[must_use = "a refused batch changed nothing"]
-pub enum Commit {
-    /// All writes are applied; a position for each append, in order.
-    Applied(Vec<Position>),
-    /// No write is applied; every expectation that failed, with the stored value. Under contention DynamoDB may list
-    /// fewer, but at least one.
-    Refused(Vec<Mismatch>),
-}
-
-/// An expectation that failed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Mismatch {
-    /// The key.
-    pub key: Key,
-    /// The stored value; `None` if there is none or it has expired.
-    pub there: Option<String>,
-}
-
-impl Mismatch {
-    /// The mismatch of `key`; `None` if the refusal does not list it.
-    pub fn find<'a>(refusal: &'a [Mismatch], key: &Key) -> Option<&'a Mismatch> {
-        refusal.iter().find(|mismatch| mismatch.key == *key)
     }
 }

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_config::{ConfigError, MAX_DURATION, Secret, Variables};
+use onetap_config::MAX_DURATION;
 
-use crate::{Error, MAX_TTL, Store};
+use crate::{ConfigError, Error, MAX_TTL, Secret, Store, Variables};
 
 // A time that a variable sets may become a TTL.
 const _: () = assert!(MAX_DURATION.as_secs() <= MAX_TTL.as_secs());
+
+/// The time limit of a store call, connecting included, unless another one is set.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The interval of notifications on a backend without pub/sub, unless another one is set.
+pub const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The backend of the store, and its time limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,15 +58,27 @@ pub enum Backend {
     },
 }
 
-/// AWS credentials as the environment holds them.
+/// AWS credentials that do not change, as Lambda sets them in the environment of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// `AWS_ACCESS_KEY_ID`
-    pub access_key_id: Secret,
-    /// `AWS_SECRET_ACCESS_KEY`
-    pub secret_access_key: Secret,
-    /// `AWS_SESSION_TOKEN`
-    pub session_token: Option<Secret>,
+    pub(crate) access_key_id: Secret,
+    pub(crate) secret_access_key: Secret,
+    pub(crate) session_token: Option<Secret>,
+}
+
+impl Credentials {
+    /// An access key (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`).
+    pub fn new(access_key_id: impl Into<Secret>, secret_access_key: impl Into<Secret>) -> Credentials {
+        let (access_key_id, secret_access_key) = (access_key_id.into(), secret_access_key.into());
+        Credentials { access_key_id, secret_access_key, session_token: None }
+    }
+
+    /// Adds the token that belongs to a temporary access key (`AWS_SESSION_TOKEN`).
+    #[must_use]
+    pub fn session_token(mut self, token: impl Into<Secret>) -> Credentials {
+        self.session_token = Some(token.into());
+        self
+    }
 }
 
 impl Config {
@@ -95,10 +113,14 @@ impl Config {
         };
         Ok(Config {
             backend,
-            timeout: variables.millis("STORE_TIMEOUT_MS", 500)?,
-            poll: variables.millis("SSE_POLL_MS", 500)?,
+            timeout: variables.millis("STORE_TIMEOUT_MS", millis(DEFAULT_TIMEOUT))?,
+            poll: variables.millis("SSE_POLL_MS", millis(DEFAULT_POLL_INTERVAL))?,
         })
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn upstash(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
@@ -139,11 +161,11 @@ fn dynamodb(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
     let ignored = variables.parsed("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true or false", false)?;
     let name = variables.name_in_use("AWS_ENDPOINT_URL_DYNAMODB", &["AWS_ENDPOINT_URL"])?;
     let endpoint = if ignored { None } else { variables.base_url(name)? };
-    let credentials = Credentials {
-        access_key_id: Secret::new(variables.required("AWS_ACCESS_KEY_ID")?),
-        secret_access_key: Secret::new(variables.required("AWS_SECRET_ACCESS_KEY")?),
-        session_token: variables.optional("AWS_SESSION_TOKEN")?.map(Secret::new),
-    };
+    let (id, key) = (variables.required("AWS_ACCESS_KEY_ID")?, variables.required("AWS_SECRET_ACCESS_KEY")?);
+    let mut credentials = Credentials::new(id, key);
+    if let Some(token) = variables.optional("AWS_SESSION_TOKEN")? {
+        credentials = credentials.session_token(token);
+    }
     Ok(Backend::DynamoDb { table, region, endpoint, credentials })
 }
 
@@ -155,26 +177,30 @@ pub fn open(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
 
 fn backend(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
     #[allow(unused, reason = "each of these serves only some features")]
-    let (limit, rejected) =
+    let (timeout, rejected) =
         (config.timeout, |variable: &str, error: Error| ConfigError::new(variable, error.to_string()));
     match &config.backend {
         #[cfg(feature = "memory")]
         Backend::Memory => Ok(Arc::new(crate::Memory::new())),
         #[cfg(feature = "upstash")]
-        Backend::Upstash { url, token } => match crate::Upstash::new(url, token, limit) {
-            Ok(store) => Ok(Arc::new(store)),
+        Backend::Upstash { url, token } => match crate::Upstash::new(url, token) {
+            Ok(store) => Ok(Arc::new(store.timeout(timeout))),
             // Either the URL or the token, and which variable held it is not known here.
             Err(error) => Err(rejected("STORE", error)),
         },
         #[cfg(feature = "redis")]
-        Backend::Redis { url } => match crate::Redis::new(url, limit) {
-            Ok(store) => Ok(Arc::new(store)),
+        Backend::Redis { url } => match crate::Redis::new(url) {
+            Ok(store) => Ok(Arc::new(store.timeout(timeout))),
             Err(error) => Err(rejected("REDIS_URL", error)),
         },
         #[cfg(feature = "dynamodb")]
         Backend::DynamoDb { table, region, endpoint, credentials } => {
-            let endpoint = endpoint.as_deref();
-            Ok(Arc::new(crate::DynamoDb::new(table, region, endpoint, credentials, limit, config.poll)))
+            let store = crate::DynamoDb::new(table, region, credentials.clone());
+            let store = store.timeout(timeout).poll_interval(config.poll);
+            Ok(match endpoint {
+                Some(endpoint) => Arc::new(store.endpoint(endpoint)),
+                None => Arc::new(store),
+            })
         }
         #[allow(unreachable_patterns, reason = "reached where a feature is off")]
         _ => Err(ConfigError::new("STORE", "names a backend that this build leaves out")),

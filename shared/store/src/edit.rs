@@ -62,7 +62,7 @@ use tokio::time::{Instant, sleep};
 use crate::idem::{Committed, Done, Outcome, Owner, Run, carried};
 use crate::jitter::jitter;
 use crate::sender::{Retry, Sender};
-use crate::{Batch, Commit, Expect, Key, Lease, Mismatch, Store, Value, Write};
+use crate::{Batch, Commit, Expect, Found, Key, Lease, Refusal, Store, Value, Write};
 
 /// How often the step is taken. Each conflict is another writer's success: of eight writers that never pause, none was seen
 /// to have 30 in a row.
@@ -103,8 +103,8 @@ impl Values {
         self.0.is_empty()
     }
 
-    fn update(&mut self, refusal: Vec<Mismatch>) {
-        for Mismatch { key, there } in refusal {
+    fn update(&mut self, refusal: Refusal) {
+        for (key, there) in refusal {
             match self.0.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, value)) => *value = there,
                 None => self.0.push((key, there)),
@@ -290,7 +290,7 @@ enum Written {
     /// Nothing: another owner has taken the run over.
     TakenOver,
     /// Nothing: this is there instead.
-    Refused(Vec<Mismatch>),
+    Refused(Refusal),
 }
 
 impl<'a> Writer<'a> {
@@ -340,14 +340,14 @@ async fn write_plain(sender: &Sender<'_>, writes: &Batch, idempotent: bool) -> R
     };
     let keys: Vec<Key> = writes.expectations().map(|(key, _)| key.clone()).collect();
     let there = sender.get_all(&keys, Retry::LostReplies).await.map_err(|_| error)?;
-    let found: Vec<_> = keys.into_iter().zip(there).map(|(key, there)| Mismatch { key, there }).collect();
+    let found = Refusal::new(keys.into_iter().zip(there));
     Ok(if is_applied(writes, &found) { Written::Applied(None) } else { Written::Refused(found) })
 }
 
 /// Whether the values that are there show that these writes were applied: none contradicts it, and at least one was not
 /// there before.
-fn is_applied(writes: &Batch, found: &[Mismatch]) -> bool {
-    let there = |key| Mismatch::find(found, key).and_then(|found| found.there.as_deref());
+fn is_applied(writes: &Batch, found: &Refusal) -> bool {
+    let there = |key| found.get(key).and_then(Found::text);
     let mut shown = false;
     for write in writes.writes() {
         match write {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::log::MIN_TTL;
-use crate::{Batch, Commit, Error, Expect, Key, Mismatch, Store};
+use crate::{Batch, Commit, Error, Expect, Found, Key, Refusal, Store};
 
 /// A random token that no other owner has.
 pub fn unique_token() -> String {
@@ -54,7 +54,7 @@ impl Request {
     /// The label of the current holder, if `answer` is a refusal and the holder has a label.
     pub fn label_of_holder<'a>(&self, answer: &'a Commit) -> Option<&'a str> {
         let Commit::Refused(refusal) = answer else { return None };
-        let (_, label) = Mismatch::find(refusal, &self.key)?.there.as_deref()?.split_once(' ')?;
+        let (_, label) = refusal.get(&self.key)?.text()?.split_once(' ')?;
         Some(label)
     }
 
@@ -67,9 +67,7 @@ impl Request {
     pub fn outcome(self, store: &Arc<dyn Store>, sent: Instant, answer: Commit) -> Acquire {
         let mine = match answer {
             Commit::Applied(_) => true,
-            Commit::Refused(refusal) => {
-                Mismatch::find(&refusal, &self.key).is_some_and(|m| m.there.as_deref() == Some(&self.token))
-            }
+            Commit::Refused(refusal) => refusal.get(&self.key) == Some(Found::Text(&self.token)),
         };
         let until = sent + self.ttl;
         if mine && Instant::now() < until {
@@ -156,8 +154,8 @@ impl Lease {
                 self.until = sent + self.ttl;
                 Renewal::Renewed
             }
-            Commit::Refused(refusal) => match Mismatch::find(&refusal, &self.key) {
-                Some(Mismatch { there: None, .. }) => Renewal::Lapsed,
+            Commit::Refused(refusal) => match refusal.get(&self.key) {
+                Some(Found::Nothing) => Renewal::Lapsed,
                 _ => Renewal::Lost,
             },
         })
@@ -207,8 +205,8 @@ impl Lease {
     pub fn released(&self, answer: Commit) -> Release {
         match answer {
             Commit::Applied(_) => Release::Released,
-            Commit::Refused(refusal) => match Mismatch::find(&refusal, &self.key) {
-                Some(Mismatch { there: None, .. }) => Release::Released,
+            Commit::Refused(refusal) => match refusal.get(&self.key) {
+                Some(Found::Nothing) => Release::Released,
                 _ => Release::Outlasted,
             },
         }
@@ -225,8 +223,8 @@ impl Lease {
     }
 
     /// Whether these values show that this lease is no longer held.
-    pub(crate) fn is_refused_by(&self, found: &[Mismatch]) -> bool {
-        Mismatch::find(found, &self.key).is_some_and(|found| found.there.as_deref() != Some(&self.token))
+    pub(crate) fn is_refused_by(&self, found: &Refusal) -> bool {
+        found.get(&self.key).is_some_and(|there| there != Found::Text(&self.token))
     }
 
     fn mine(&self) -> Expect {

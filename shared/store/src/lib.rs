@@ -1,6 +1,8 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod commit;
 pub mod config;
 pub mod edit;
 mod error;
@@ -38,8 +40,9 @@ use async_trait::async_trait;
 pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 
-pub use batch::{Batch, Commit, Expect, MAX_WRITES, Mismatch, Value, Write};
-pub use config::{Config, open};
+pub use batch::{Batch, Expect, MAX_WRITES, Value, Write};
+pub use commit::{Commit, Found, Refusal};
+pub use config::{Config, Credentials, DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT, open};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use edit::{Edit, Values};
@@ -50,6 +53,9 @@ pub use log::{Keep, MAX_TTL, Position, Record, Ttl};
 pub use memory::Memory;
 pub use name::{Channel, Key, Log, MAX_NAME};
 pub use observed::{Observed, count_unreadable};
+pub use onetap_config::{ConfigError, Secret, Variables};
+#[cfg(feature = "upstash")]
+pub use onetap_http::Client as HttpClient;
 pub use read_to_end::read_to_end;
 #[cfg(feature = "redis")]
 pub use redis::Redis;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::seq_of;
 use crate::{
-    Batch, BoxStream, Channel, Commit, Error, Key, Log, Mismatch, Position, Record, Store, Ttl, Value, Write,
+    Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Refusal, Store, Ttl, Value, Write,
 };
 
 /// A store in this process: its data is lost when this value is dropped. It uses tokio's clock, which a test can pause.
@@ -91,12 +91,12 @@ impl State {
             } else if let Some((key, expect)) = write.expectation() {
                 let there = self.text(key, now)?;
                 if !expect.holds(there) {
-                    refusal.push(Mismatch { key: key.clone(), there: there.map(str::to_owned) });
+                    refusal.push((key.clone(), there.map(str::to_owned)));
                 }
             }
         }
         if !refusal.is_empty() {
-            return Ok(Commit::Refused(refusal));
+            return Ok(Commit::Refused(Refusal::new(refusal)));
         }
         self.commits += 1;
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::{Batch, Commit, Expect, Mismatch, Record, Value, Write};
+use crate::{Batch, Commit, Expect, Found, Record, Refusal, Value, Write};
 
 fn length(text: &str) -> String {
     format!("{} bytes", text.len())
@@ -56,12 +56,18 @@ impl fmt::Debug for Batch {
     }
 }
 
-impl fmt::Debug for Mismatch {
+impl fmt::Debug for Found<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.there {
-            Some(text) => write!(f, "there: {}", length(text)),
-            None => f.write_str("there: nothing"),
+        match self {
+            Found::Nothing => f.write_str("Nothing"),
+            Found::Text(text) => write!(f, "Text({})", length(text)),
         }
+    }
+}
+
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|(_, there)| there)).finish()
     }
 }
 
@@ -69,7 +75,7 @@ impl fmt::Debug for Commit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Commit::Applied(positions) => f.debug_tuple("Applied").field(positions).finish(),
-            Commit::Refused(mismatches) => f.debug_tuple("Refused").field(mismatches).finish(),
+            Commit::Refused(refusal) => f.debug_tuple("Refused").field(refusal).finish(),
         }
     }
 }

@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
     use crate::testing::Faulty;
-    use crate::{Expect, Key, Memory};
+    use crate::{Expect, Found, Key, Memory};
 
     fn put(name: &str, value: &str) -> Batch {
         Batch::new().put(&Key::new(name).unwrap(), Expect::Absent, value, Duration::from_secs(60))
@@ -124,12 +124,13 @@ mod tests {
     async fn each_ticket_has_the_answer_to_its_batch_in_whatever_order() {
         let store = Memory::new();
         let mut round = Round::new();
+        let a = Key::new("a").unwrap();
         let (first, second, third) =
             (round.add(put("a", "1")), round.add(put("a", "2")), round.add(put("b", "3")));
         let mut answers = round.send(&store).await;
         assert!(matches!(answers.take(third), Ok(Commit::Applied(_))));
         assert!(
-            matches!(answers.take(second), Ok(Commit::Refused(refusal)) if refusal[0].there.as_deref() == Some("1"))
+            matches!(answers.take(second), Ok(Commit::Refused(refusal)) if refusal.get(&a) == Some(Found::Text("1")))
         );
         assert!(matches!(answers.take(first), Ok(Commit::Applied(_))));
     }

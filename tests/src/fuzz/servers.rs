@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onetap_config::Secret;
-use onetap_store::config::{Config, Credentials};
 use onetap_store::{
-    Batch, Channel, Commit, DynamoDb, Error, Expect, Keep, Key, Log, Redis, Store, Upstash, Write, open,
+    Batch, Channel, Commit, Config, Credentials, DynamoDb, Error, Expect, Keep, Key, Log, Redis, Store,
+    Upstash, Write, open,
 };
 use onetap_weather::{Cwa, Moment, OpenMeteo, Provider, places};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,27 +38,16 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(serve(listener, Arc::clone(&answer)));
         let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let redis = Secret::new(format!("redis://{}", plain.local_addr().unwrap()));
+        let redis = format!("redis://{}", plain.local_addr().unwrap());
         tokio::spawn(serve_redis(plain, Arc::clone(&answer)));
-        let credentials = Credentials {
-            access_key_id: Secret::new("key"),
-            secret_access_key: Secret::new("secret"),
-            session_token: None,
-        };
+        let dynamo = DynamoDb::new("onetap", "us-east-1", Credentials::new("key", "secret")).endpoint(&url);
         let http = onetap_http::Client::new();
         Server {
             answer,
             stores: [
-                Arc::new(Upstash::new(&url, &Secret::new("token"), CALL_TIMEOUT).unwrap()),
-                Arc::new(DynamoDb::new(
-                    "onetap",
-                    "us-east-1",
-                    Some(&url),
-                    &credentials,
-                    CALL_TIMEOUT,
-                    CALL_TIMEOUT,
-                )),
-                Arc::new(Redis::new(&redis, CALL_TIMEOUT).unwrap()),
+                Arc::new(Upstash::new(&url, "token").unwrap().timeout(CALL_TIMEOUT)),
+                Arc::new(dynamo.timeout(CALL_TIMEOUT)),
+                Arc::new(Redis::new(redis).unwrap().timeout(CALL_TIMEOUT)),
             ],
             weather: [
                 Arc::new(Cwa::new(http.clone(), &url, Secret::new("key"))),
@@ -168,9 +157,9 @@ fn check_commit(batch: &Batch, answer: Result<Commit, Error>) {
             assert_eq!(positions.len(), appends);
         }
         Ok(Commit::Refused(refusal)) => {
-            assert!(!refusal.is_empty());
+            assert!(refusal.iter().next().is_some());
             let expected: Vec<&Key> = batch.expectations().map(|(key, _)| key).collect();
-            assert!(refusal.iter().all(|mismatch| expected.contains(&&mismatch.key)));
+            assert!(refusal.iter().all(|(key, _)| expected.contains(&key)));
         }
         Err(_) => {}
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use onetap_store::idem::{self, Idempotency, Policy};
 use onetap_store::lease::{Acquire, Release, Renewal};
 use onetap_store::{
-    Batch, Commit, Edit, Error, Expect, Keep, Key, Lease, Log, Position, Store, Value, Values,
+    Batch, Commit, Edit, Error, Expect, Found, Keep, Key, Lease, Log, Position, Store, Value, Values,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
@@ -281,7 +281,7 @@ impl Client {
                     break;
                 }
                 Ok(Commit::Refused(refusal)) => {
-                    let there = refusal.into_iter().next().and_then(|found| found.there);
+                    let there = refusal.get(&marker).and_then(Found::text).map(str::to_owned);
                     answer = there.map_or(Answer::Nothing("gone".to_owned()), Answer::Result);
                     break;
                 }

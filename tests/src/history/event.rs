@@ -1,6 +1,6 @@
 //! The lines of a history.
 
-use onetap_store::{Batch, Commit, Error, Expect, Position, Record, Value, Write};
+use onetap_store::{Batch, Commit, Error, Expect, Found, Key, Position, Record, Value, Write};
 use serde::{Deserialize, Serialize};
 
 use super::book::Asked;
@@ -252,9 +252,12 @@ impl From<&Result<Commit, Error>> for Answer {
             Ok(Commit::Applied(positions)) => {
                 Answer::Applied(positions.iter().map(Position::to_string).collect())
             }
-            Ok(Commit::Refused(refusal)) => Answer::Refused(
-                refusal.iter().map(|found| (found.key.as_str().to_owned(), found.there.clone())).collect(),
-            ),
+            Ok(Commit::Refused(refusal)) => {
+                let found = |(key, there): (&Key, Found<'_>)| {
+                    (key.as_str().to_owned(), there.text().map(str::to_owned))
+                };
+                Answer::Refused(refusal.iter().map(found).collect())
+            }
             Err(error) => error.into(),
         }
     }

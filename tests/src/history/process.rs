@@ -63,9 +63,12 @@ fn store(skew: i64) -> Arc<dyn Store> {
     let config = Config::from_env().expect("an environment that names a store");
     match &config.backend {
         config::Backend::DynamoDb { table, region, endpoint, credentials } if skew != 0 => {
-            let endpoint = endpoint.as_deref();
-            let store = DynamoDb::new(table, region, endpoint, credentials, config.timeout, config.poll);
-            Arc::new(store.with_skew(skew))
+            let store = DynamoDb::new(table, region, credentials.clone()).with_skew(skew);
+            let store = store.timeout(config.timeout).poll_interval(config.poll);
+            match endpoint {
+                Some(endpoint) => Arc::new(store.endpoint(endpoint)),
+                None => Arc::new(store),
+            }
         }
         _ => open(&config).expect("a store that can be opened"),
     }

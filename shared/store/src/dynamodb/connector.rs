@@ -51,31 +51,35 @@ pub(super) async fn connect_only<T>(
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     client: Client,
-    limit: Duration,
 }
 
 impl Connector {
-    pub(super) fn new(limit: Duration) -> Connector {
-        Connector { client: Client::new(), limit }
+    pub(super) fn new() -> Connector {
+        Connector { client: Client::new() }
     }
 
     async fn exchange(self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
         let request = request.map(|body| Bytes::copy_from_slice(body.bytes().unwrap_or_default()));
-        let deadline =
-            DEADLINE.try_with(|deadline| *deadline).unwrap_or_else(|_| Instant::now() + self.limit);
+        // Every request is made inside `by`.
+        let deadline = DEADLINE.try_with(|deadline| *deadline).unwrap_or_else(|_| Instant::now());
         if CONNECT_ONLY.try_with(|()| ()).is_ok() {
             self.client.connect(request.uri(), deadline).await.map_err(broken)?;
             return Response::new(SdkBody::from("{}")).try_into().map_err(|_| broken(Error::NotConnected));
         }
         let response = self.client.send(request, deadline, MAX_REPLY_BYTES).await.map_err(broken)?;
-        // DynamoDB never sends an empty body. The SDK would take one for success: "written", or "no such item".
-        let body = response.body().trim_ascii();
-        if response.status().is_success() && !(body.starts_with(b"{") && body.ends_with(b"}")) {
+        if response.status().is_success() && !is_answer(response.body()) {
             return Err(broken(Error::Interrupted));
         }
         response.map(SdkBody::from).try_into().map_err(|_| broken(Error::Interrupted))
     }
+}
+
+/// Whether a body may be DynamoDB's, which is never empty. The SDK would take an empty one for success: "written", or "no
+/// such item".
+pub(super) fn is_answer(body: &[u8]) -> bool {
+    let body = body.trim_ascii();
+    body.starts_with(b"{") && body.ends_with(b"}")
 }
 
 fn broken(error: Error) -> ConnectorError {

@@ -8,6 +8,7 @@
 //! one of them can commit under it.
 
 mod clear;
+mod client;
 mod connector;
 mod item;
 mod plan;
@@ -16,7 +17,6 @@ mod send;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -25,9 +25,12 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 
-use crate::config::Credentials;
 use crate::jitter::jitter;
-use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, Write};
+use crate::{
+    Batch, BoxStream, Channel, Commit, Credentials, DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT, Error, Key, Log,
+    Position, Record, Refusal, Store, Write,
+};
+use client::{Access, Source};
 use item::{Item, ItemKey};
 use plan::{Cleared, Plan, Seen, mismatches};
 use send::Outcome;
@@ -35,46 +38,71 @@ use send::Outcome;
 /// DynamoDB items are at most 400 KB, with attribute names; the partition key may take 2 KB of them.
 const MAX_VALUE: usize = 400 * 1024 - 4 * 1024;
 
-/// A store in one DynamoDB table.
+/// A store in one DynamoDB table, whose key attributes are `pk` and `sk`, both strings.
+///
+/// ```
+/// # use onetap_store::{Credentials, DynamoDb};
+/// let store = DynamoDb::new("onetap", "eu-central-1", Credentials::new("AKID", "secret"));
+/// let local = DynamoDb::new("onetap", "local", Credentials::new("any", "any")).endpoint("http://localhost:8000");
+/// # let _ = (store, local);
+/// ```
 pub struct DynamoDb {
     table: String,
-    region: String,
-    endpoint: Option<String>,
-    credentials: Credentials,
-    limit: Duration,
-    poll: Duration,
+    access: Access,
+    timeout: Duration,
+    poll_interval: Duration,
     skew: i64,
-    /// Built at the first request, so that it does not delay the start of a function.
-    client: OnceLock<Client>,
 }
 
 impl fmt::Debug for DynamoDb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DynamoDb").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("DynamoDb").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
 
 impl DynamoDb {
-    /// A store in `table` (key attributes `pk` and `sk`, both strings). `limit` is the time limit of each call. Does
-    /// not connect yet.
-    pub fn new(
-        table: &str,
-        region: &str,
-        endpoint: Option<&str>,
-        credentials: &Credentials,
-        limit: Duration,
-        poll: Duration,
-    ) -> DynamoDb {
-        DynamoDb {
-            table: table.to_owned(),
-            region: region.to_owned(),
-            endpoint: endpoint.map(str::to_owned),
-            credentials: credentials.clone(),
-            limit,
-            poll,
-            skew: 0,
-            client: OnceLock::new(),
-        }
+    /// A store in `table`, with credentials that do not change, as a Lambda function has them. Does not connect yet.
+    pub fn new(table: impl Into<String>, region: impl Into<String>, credentials: Credentials) -> DynamoDb {
+        DynamoDb::over(Access::new(Source::Own { region: region.into(), credentials }), table.into())
+    }
+
+    /// A store in `table` over a client of the AWS SDK: with its credentials provider, which refreshes them (ECS, EC2,
+    /// SSO), its region, endpoint and HTTP client.
+    ///
+    /// The store sends over a copy of the client whose retries are off: only the store knows which requests may be sent
+    /// twice. [`timeout`](DynamoDb::timeout) holds beside the client's own timeouts. Two things differ from
+    /// [`new`](DynamoDb::new), because the HTTP client is not the store's own:
+    ///
+    /// - It does not tell whether a request that failed was sent. So every write that fails without an answer *may have been
+    ///   applied*, also if there was no connection. (No credentials: nothing was sent.)
+    /// - [`connect`](Store::connect) does nothing.
+    pub fn with_client(client: Client, table: impl Into<String>) -> DynamoDb {
+        DynamoDb::over(Access::new(Source::Given(client)), table.into())
+    }
+
+    fn over(access: Access, table: String) -> DynamoDb {
+        DynamoDb { table, access, timeout: DEFAULT_TIMEOUT, poll_interval: DEFAULT_POLL_INTERVAL, skew: 0 }
+    }
+
+    /// Sets the address, for a server that is not the region's own.
+    #[must_use]
+    pub fn endpoint(mut self, url: impl Into<String>) -> DynamoDb {
+        self.access.endpoint = Some(url.into());
+        self
+    }
+
+    /// Sets the time limit of each call, connecting included ([`DEFAULT_TIMEOUT`]).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> DynamoDb {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets how often a [watcher](Store::watch) is notified ([`DEFAULT_POLL_INTERVAL`]): DynamoDB has no pub/sub.
+    #[must_use]
+    pub fn poll_interval(mut self, interval: Duration) -> DynamoDb {
+        self.poll_interval = interval;
+        self
     }
 
     /// The same store with a clock that is wrong by so many milliseconds, for tests of clock skew.
@@ -118,7 +146,7 @@ impl DynamoDb {
             // Check: an expectation that fails on an item that is known already needs no request.
             let refusal = mismatches(batch, &seen, now)?;
             if !refusal.is_empty() {
-                return Ok((Commit::Refused(refusal), Vec::new()));
+                return Ok((Commit::Refused(Refusal::new(refusal)), Vec::new()));
             }
             if emptied != gone {
                 let heads = connector::by(deadline, self.delete_leftovers(&gone, now, deadline)).await;
@@ -177,7 +205,7 @@ fn backoff(attempt: u32) -> Duration {
 #[async_trait]
 impl Store for DynamoDb {
     async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
-        let deadline = Instant::now() + self.limit;
+        let deadline = Instant::now() + self.timeout;
         let names: Vec<ItemKey> = keys.iter().map(|key| ItemKey::named(key.as_str())).collect();
         let found = match &names[..] {
             [] => return Ok(Vec::new()),
@@ -193,14 +221,14 @@ impl Store for DynamoDb {
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        let deadline = Instant::now() + self.limit;
+        let deadline = Instant::now() + self.timeout;
         let (commit, cleared) = self.commit_by(batch, deadline).await?;
         self.delete_cleared(cleared, deadline).await;
         Ok(commit)
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let deadline = Instant::now() + self.limit;
+        let deadline = Instant::now() + self.timeout;
         let in_order = |group: Vec<usize>| async move {
             let commits =
                 stream::iter(group).then(|n| async move { (n, self.commit_by(&batches[n], deadline).await) });
@@ -228,16 +256,19 @@ impl Store for DynamoDb {
     }
 
     async fn watch(&self, _channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        let tick = |poll: Duration| async move {
-            sleep(poll).await;
-            Some((Ok(()), poll))
+        let tick = |interval: Duration| async move {
+            sleep(interval).await;
+            Some((Ok(()), interval))
         };
-        Ok(stream::unfold(self.poll, tick).boxed())
+        Ok(stream::unfold(self.poll_interval, tick).boxed())
     }
 
     async fn connect(&self) -> Result<(), Error> {
+        if !self.access.has_own_connector() {
+            return Ok(());
+        }
         let any = ItemKey::named("any");
-        connector::connect_only(Instant::now() + self.limit, self.get_one(&any)).await.map(|_| ())
+        connector::connect_only(Instant::now() + self.timeout, self.get_one(&any)).await.map(|_| ())
     }
 
     fn max_value(&self) -> usize {

@@ -6,7 +6,7 @@ use super::item::{Condition, Content, Item, ItemKey};
 use super::live;
 use super::send::{Action, ItemWrite};
 use crate::seq_of;
-use crate::{Batch, Error, Expect, Keep, Log, Mismatch, Position, Value, Write};
+use crate::{Batch, Error, Expect, Keep, Key, Log, Position, Value, Write};
 
 /// Items as they were read, `None` for an absent item.
 pub(super) type Seen = HashMap<ItemKey, Option<Item>>;
@@ -15,13 +15,13 @@ pub(super) type Seen = HashMap<ItemKey, Option<Item>>;
 pub(super) type Cleared<'a> = Vec<(&'a Log, Position)>;
 
 /// The expectations that fail on the items that were read.
-pub(super) fn mismatches(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<Mismatch>, Error> {
+pub(super) fn mismatches(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<(Key, Option<String>)>, Error> {
     let mut refusal = Vec::new();
     for (key, expect) in batch.expectations() {
         let Some(item) = seen.get(&ItemKey::named(key.as_str())) else { continue };
         let there = live(item, now)?;
         if !expect.holds(there) {
-            refusal.push(Mismatch { key: key.clone(), there: there.map(str::to_owned) });
+            refusal.push((key.clone(), there.map(str::to_owned)));
         }
     }
     Ok(refusal)

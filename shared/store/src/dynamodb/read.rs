@@ -42,7 +42,7 @@ impl DynamoDb {
         after: Option<Position>,
         limit: usize,
     ) -> Result<Vec<Record>, Error> {
-        let deadline = Instant::now() + self.limit;
+        let deadline = Instant::now() + self.timeout;
         let mut wait_until = None;
         let mut from = after.map(Position::successor);
         loop {
@@ -53,7 +53,7 @@ impl DynamoDb {
             let Some(life) = life else { return Ok(Vec::new()) };
             let (records, whole) = life.after(after, limit, with_previous, self.now() / 1000);
             let now = Instant::now();
-            let wait_until = *wait_until.get_or_insert(now + MISSING_RECORD_TIMEOUT.min(self.limit / 2));
+            let wait_until = *wait_until.get_or_insert(now + MISSING_RECORD_TIMEOUT.min(self.timeout / 2));
             if whole || with_previous && now >= wait_until || now + MISSING_RECORD_PAUSE >= deadline {
                 return Ok(records);
             }

@@ -1,12 +1,11 @@
 //! Sends reads, conditional writes and transactions to DynamoDB through the AWS SDK, and maps its errors.
 
 use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::iter::successors;
 
-use aws_credential_types::Credentials as AwsCredentials;
+use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::retry::RetryConfig;
-use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Region, StalledStreamProtectionConfig};
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
@@ -18,12 +17,10 @@ use aws_sdk_dynamodb::types::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::connector::Connector;
 use super::item::{Attributes, Condition, Content, HEAD, Item, ItemKey, sort_key};
 use super::read::StoredRecord;
 use super::{DynamoDb, backoff, live};
 use crate::{Error, Log, Position, Record};
-use onetap_config::Secret;
 
 /// DynamoDB transactions are at most 4 MB: keys, new values and the values of conditions.
 const MAX_TRANSACTION_BYTES: usize = 4 << 20;
@@ -107,28 +104,7 @@ macro_rules! with_condition {
 
 impl DynamoDb {
     fn client(&self) -> &Client {
-        self.client.get_or_init(|| {
-            let token = self.credentials.session_token.as_ref().map(|token| token.reveal().to_owned());
-            let reveal = |secret: &Secret| secret.reveal().to_owned();
-            let credentials = AwsCredentials::new(
-                reveal(&self.credentials.access_key_id),
-                reveal(&self.credentials.secret_access_key),
-                token,
-                None,
-                "environment",
-            );
-            let mut config = aws_sdk_dynamodb::Config::builder()
-                .behavior_version(BehaviorVersion::latest())
-                .region(Region::new(self.region.clone()))
-                .credentials_provider(credentials)
-                .http_client(Connector::new(self.limit))
-                // The store has its own retries and timeouts: it knows which requests are repeatable, and the deadline.
-                .retry_config(RetryConfig::disabled())
-                .timeout_config(TimeoutConfig::disabled())
-                .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
-            config.set_endpoint_url(self.endpoint.clone());
-            Client::from_conf(config.build())
-        })
+        self.access.client()
     }
 
     /// Sends the writes: a single check as a read, any other single write as a conditional write (half the price of a
@@ -419,11 +395,17 @@ fn request_error<E>(error: SdkError<E>) -> RequestError<E> {
             return RequestError::Service(error.into_err());
         }
         SdkError::DispatchFailure(dispatch) => {
-            let source = dispatch.as_connector_error().and_then(|error| std::error::Error::source(error));
-            match source.and_then(|source| source.downcast_ref()) {
+            let error = dispatch.as_connector_error();
+            let sources = || successors(error.and_then(StdError::source), |error| (*error).source());
+            match sources().find_map(|source| source.downcast_ref()) {
                 Some(onetap_http::Error::NotConnected) => Failure::Final(Error::not_sent("no connection")),
                 Some(onetap_http::Error::Interrupted) => Failure::Interrupted,
                 Some(other) => Failure::Final(Error::unknown(other.to_string())),
+                None if sources().any(|source| source.is::<CredentialsError>()) => {
+                    Failure::Final(Error::not_sent("the provider of AWS credentials has none"))
+                }
+                // A connector that is not ours: whether the request was sent is unknown.
+                None if error.is_some_and(|error| error.is_io()) => Failure::Interrupted,
                 None => Failure::Final(Error::unknown("the request failed")),
             }
         }

@@ -16,7 +16,7 @@ use super::record::{self, Outcome, State, unreadable};
 use super::{EffectKeys, Error, Policy};
 use crate::log::MIN_TTL;
 use crate::sender::LATE_CALL_TIMEOUT;
-use crate::{Batch, Commit, Expect, Key, MAX_TTL, Mismatch};
+use crate::{Batch, Commit, Expect, Found, Key, MAX_TTL, Refusal};
 
 /// A life that every backend can keep.
 pub(super) fn life(asked: Duration) -> Duration {
@@ -132,9 +132,9 @@ impl Claim {
     pub fn outcome(self, sent: Instant, answer: Commit) -> Result<Claimed, crate::Error> {
         match answer {
             Commit::Applied(_) => Ok(self.granted(sent)),
-            Commit::Refused(refusal) => match found(refusal, &self.record) {
+            Commit::Refused(refusal) => match refusal.get(&self.record).and_then(Found::text) {
                 Some(text) if text == self.text => Ok(self.granted(sent)),
-                Some(text) => self.judge(&text),
+                Some(text) => self.judge(text),
                 // The claim that refused us is gone already: ask again.
                 None => Ok(Claimed::InProgress { left: Duration::ZERO }),
             },
@@ -182,7 +182,7 @@ pub enum Committed {
     /// The result is recorded, with all of the batch, by this send or by an earlier one whose reply was lost.
     Recorded,
     /// Nothing was written: the record would have been, but these expectations of the batch's other writes failed.
-    Refused(Vec<Mismatch>),
+    Refused(Refusal),
     /// Nothing was written: another owner's record is there.
     Lost,
 }
@@ -246,7 +246,7 @@ impl Run {
     /// The result of this run, if a refusal shows it: an earlier send was applied.
     pub(crate) fn recorded(&self, answer: &Commit) -> Option<Done> {
         let Commit::Refused(refusal) = answer else { return None };
-        let there = Mismatch::find(refusal, &self.claim.record)?.there.as_deref()?;
+        let there = refusal.get(&self.claim.record)?.text()?;
         match record::parse(there).ok()? {
             record::Record { owner, state: State::Done(outcome), .. } if owner == self.claim.owner => {
                 Some(Done(outcome))
@@ -256,8 +256,8 @@ impl Run {
     }
 
     /// Whether a refusal names the record.
-    pub(super) fn is_named(&self, refusal: &[Mismatch]) -> bool {
-        Mismatch::find(refusal, &self.claim.record).is_some()
+    pub(super) fn is_named(&self, refusal: &Refusal) -> bool {
+        refusal.get(&self.claim.record).is_some()
     }
 
     /// The record of `outcome`; if that is too large, the record that it is done.
@@ -295,8 +295,8 @@ impl Run {
 
     /// Whether a refusal shows this run's own claim, as a renewal wrote it whose reply was lost. That text is then the claim.
     /// Of several such renewals only one can be applied: all expected the same text.
-    pub(super) fn adopt(&mut self, refusal: &[Mismatch]) -> bool {
-        let there = Mismatch::find(refusal, &self.claim.record).and_then(|found| found.there.as_deref());
+    pub(super) fn adopt(&mut self, refusal: &Refusal) -> bool {
+        let there = refusal.get(&self.claim.record).and_then(Found::text);
         match there.map(|text| (text, record::parse(text))) {
             Some((text, Ok(record::Record { owner, state: State::Claimed { .. }, .. })))
                 if owner == self.claim.owner && text != self.claim.text =>
@@ -340,11 +340,6 @@ impl Done {
             None => self.value().map_err(Error::widen),
         }
     }
-}
-
-/// What a refusal found under `key`.
-fn found(refusal: Vec<Mismatch>, key: &Key) -> Option<String> {
-    refusal.into_iter().find(|mismatch| mismatch.key == *key)?.there
 }
 
 /// The time of day in milliseconds. No write depends on it.

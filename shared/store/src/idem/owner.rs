@@ -8,7 +8,7 @@ use super::Policy;
 use super::claim::{Run, lease};
 use super::record::Outcome;
 use crate::sender::{Retry, Sender};
-use crate::{Batch, Commit, Error, Mismatch};
+use crate::{Batch, Commit, Error, Refusal};
 
 /// A run, and the store that it is recorded in.
 pub(crate) struct Owner<'a> {
@@ -90,9 +90,9 @@ impl Owner<'_> {
                 let there = self.sender.get(key, retry).await.map_err(|_| {
                     Error::unknown("the answer to a commit was lost, and its record cannot be read")
                 })?;
-                let found = Mismatch { key: key.clone(), there };
-                if self.run.recorded(&Commit::Refused(vec![found.clone()])).is_some() {
-                    refusal.push(found);
+                let found = Refusal::new([(key.clone(), there.clone())]);
+                if self.run.recorded(&Commit::Refused(found)).is_some() {
+                    refusal.push(key.clone(), there);
                 }
             }
             _ => {}

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::claim::{Claim, Claimed, Committed, Run};
 use super::{Call, Error, Policy, record};
-use crate::Commit;
 use crate::sender::Retry;
+use crate::{Commit, Found};
 
 /// What became of a run whose owner vanished.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,9 @@ impl Call {
             }
             Resolution::Forget => match sender.commit(&run.abandon_batch(), Retry::AllFailures).await? {
                 (Commit::Applied(_), _) => true,
-                (Commit::Refused(refusal), lost) => lost && refusal.iter().all(|found| found.there.is_none()),
+                (Commit::Refused(refusal), lost) => {
+                    lost && refusal.iter().all(|(_, there)| there == Found::Nothing)
+                }
             },
         };
         Ok(if settled { Resolved::Settled } else { Resolved::NotUnknown })

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Batch, Commit, Error, Expect, Key, Mismatch, Position, Record, Ttl, Value, Write, seq_of};
+use crate::{Batch, Commit, Error, Expect, Key, Position, Record, Refusal, Ttl, Value, Write, seq_of};
 
 /// The largest count that is sent. No log has so many records, so a larger count means all of them.
 pub(super) const MAX_COUNT: usize = u32::MAX as usize;
 
 /// A command: its name and arguments.
-pub struct Command<'a>(Vec<Cow<'a, str>>);
+pub(super) struct Command<'a>(Vec<Cow<'a, str>>);
 
 impl<'a> Command<'a> {
     pub(super) fn of<const N: usize>(parts: [&'a str; N]) -> Command<'a> {
@@ -130,7 +130,7 @@ impl fmt::Debug for Command<'_> {
 }
 
 /// The server's reply to one command.
-pub enum Reply {
+pub(super) enum Reply {
     /// No value.
     Nil,
     /// A number.
@@ -319,9 +319,8 @@ impl Reply {
             Reply::Nil => Ok(Outcome::Done(Commit::Applied(Vec::new()))),
             Reply::Text(ok) if !get && ok == "OK" => Ok(Outcome::Done(Commit::Applied(Vec::new()))),
             Reply::Text(there) if get => {
-                let mismatch =
-                    |(key, _): (&Key, _)| Mismatch { key: key.clone(), there: Some(there.clone()) };
-                Ok(Outcome::Done(Commit::Refused(batch.expectations().map(mismatch).collect())))
+                let found = batch.expectations().map(|(key, _)| (key.clone(), Some(there.clone())));
+                Ok(Outcome::Done(Commit::Refused(Refusal::new(found))))
             }
             Reply::Text(_) | Reply::Int(_) | Reply::List(_) => Err(nonsense()),
         }
@@ -412,10 +411,11 @@ fn named(
 /// The expectations that failed. A reply that lists one that holds is invalid.
 fn refused(parts: impl Iterator<Item = Reply>, batch: &Batch) -> Result<Commit, ServerError> {
     let mismatch = |(write, there): (&Write, Option<String>)| match write.expectation() {
-        Some((key, expect)) if !expect.holds(there.as_deref()) => Ok(Mismatch { key: key.clone(), there }),
+        Some((key, expect)) if !expect.holds(there.as_deref()) => Ok((key.clone(), there)),
         _ => Err(nonsense()),
     };
-    named(parts, batch)?.into_iter().map(mismatch).collect::<Result<_, _>>().map(Commit::Refused)
+    let found = named(parts, batch)?.into_iter().map(mismatch).collect::<Result<Vec<_>, _>>()?;
+    Ok(Commit::Refused(Refusal::new(found)))
 }
 
 /// Compares the values that the script could not compare. A value that the client has compared before, or that is not

@@ -17,25 +17,23 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::{
-    Batch, BoxStream, Channel, Commit, Error, Expect, Key, Log, Mismatch, Position, Record, Store, Write,
+    Batch, BoxStream, Channel, Commit, DEFAULT_TIMEOUT, Error, Expect, Found, Key, Log, Position, Record,
+    Store, Write,
 };
 use encode::{Command, MAX_COUNT, Reply, ServerError};
 use send::{Form, Loaded};
 
-/// Upstash Redis over its REST API.
-#[cfg(feature = "upstash")]
-pub type Upstash = Scripted<rest::Rest>;
-
-/// Redis 7 or newer (or Valkey) over the Redis protocol.
 #[cfg(feature = "redis")]
-pub type Redis = Scripted<resp::Resp>;
+pub use resp::Redis;
+#[cfg(feature = "upstash")]
+pub use rest::Upstash;
 
 /// Maximum size of a request of `commit_each`: Upstash accepts 10 MB, and JSON escapes need some of it.
 const MAX_REQUEST_BYTES: usize = 8_000_000;
 
 /// Sends commands to a Redis server.
 #[async_trait]
-pub trait Transport: Debug + Send + Sync + 'static {
+trait Transport: Debug + Send + Sync + 'static {
     /// Whether a plain read returns the newest write. Upstash may answer it from a replica that is behind, so there
     /// every read goes through a script, like the writes.
     const READS_ARE_FRESH: bool;
@@ -66,7 +64,7 @@ pub trait Transport: Debug + Send + Sync + 'static {
 
 /// A round trip that failed.
 #[derive(Debug)]
-pub enum Failure {
+enum Failure {
     /// The connection broke. A repeatable request may be sent once more, over a new connection. (While a Lambda is
     /// frozen, the peer closes its pooled connections.)
     Interrupted,
@@ -92,9 +90,9 @@ struct Exchange {
 
 /// A store that runs `commit.lua` on a Redis server.
 #[derive(Debug)]
-pub struct Scripted<T> {
+struct Scripted<T> {
     transport: T,
-    limit: Duration,
+    timeout: Duration,
     /// The script in its four forms: with or without the first line, with or without PUBLISH.
     scripts: [Loaded; 4],
     /// The server does not accept [`Transport::SCRIPT_HEAD`], or there is none.
@@ -104,10 +102,10 @@ pub struct Scripted<T> {
 }
 
 impl<T: Transport> Scripted<T> {
-    fn over(transport: T, limit: Duration) -> Scripted<T> {
+    fn over(transport: T) -> Scripted<T> {
         Scripted {
             transport,
-            limit,
+            timeout: DEFAULT_TIMEOUT,
             scripts: Default::default(),
             headless: AtomicBool::new(T::SCRIPT_HEAD.is_empty()),
             publishes_separately: AtomicBool::new(false),
@@ -142,7 +140,7 @@ impl<T: Transport> Scripted<T> {
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + self.limit
+        Instant::now() + self.timeout
     }
 
     /// One round trip, and a second one if the connection broke and the commands are `repeatable`.
@@ -203,12 +201,13 @@ impl<T: Transport> Store for Scripted<T> {
         }
         // A check for an absent key is refused if there is a value, and the refusal contains it.
         let absent = |batch: Batch, key| batch.check(key, Expect::Absent);
-        let refusal = match self.run_one(&keys.iter().fold(Batch::new(), absent), deadline).await? {
-            Commit::Applied(_) => Vec::new(),
-            Commit::Refused(refusal) => refusal,
-        };
-        let value = |key| Mismatch::find(&refusal, key).and_then(|mismatch| mismatch.there.clone());
-        Ok(keys.iter().map(value).collect())
+        match self.run_one(&keys.iter().fold(Batch::new(), absent), deadline).await? {
+            Commit::Applied(_) => Ok(vec![None; keys.len()]),
+            Commit::Refused(refusal) => {
+                let value = |key| refusal.get(key).and_then(Found::text).map(str::to_owned);
+                Ok(keys.iter().map(value).collect())
+            }
+        }
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {

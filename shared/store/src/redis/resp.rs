@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::encode::{Command, Reply};
 use super::wire::Wire;
 use super::{Failure, Scripted, Transport};
-use crate::{BoxStream, Error};
+use crate::{BoxStream, Error, Store, forward};
 use onetap_config::Secret;
 
 /// Maximum number of concurrent requests, each on its own connection. A Lambda function needs one or a few. Further
@@ -31,8 +31,18 @@ const MAX_CONNECTIONS: usize = 32;
 /// after 350 s, without notice to either side.
 const MAX_IDLE: Duration = Duration::from_secs(300);
 
+/// Redis 7 or newer (or Valkey) over the Redis protocol.
+///
+/// ```
+/// # fn main() -> Result<(), onetap_store::Error> {
+/// let store = onetap_store::Redis::new("rediss://user:password@redis.example.com:6379/0")?;
+/// # let _ = store; Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Redis(Scripted<Resp>);
+
 /// A Redis server.
-pub struct Resp {
+pub(super) struct Resp {
     client: Client,
     /// Built for the first TLS connection, so that it does not delay the start of a function.
     tls: OnceLock<TlsConnector>,
@@ -49,11 +59,22 @@ impl fmt::Debug for Resp {
     }
 }
 
-impl Scripted<Resp> {
-    /// A store on the server at `url`. `limit` is the time limit of each call. Does not connect yet.
-    pub fn new(url: &Secret, limit: Duration) -> Result<Scripted<Resp>, Error> {
-        Ok(Scripted::over(Resp::new(url)?, limit))
+impl Redis {
+    /// A store on the server at `url` (`redis://` or `rediss://`). Does not connect yet.
+    pub fn new(url: impl Into<Secret>) -> Result<Redis, Error> {
+        Ok(Redis(Scripted::over(Resp::new(&url.into())?)))
     }
+
+    /// Sets the time limit of each call, connecting included ([`DEFAULT_TIMEOUT`](crate::DEFAULT_TIMEOUT)).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Redis {
+        self.0.timeout = timeout;
+        self
+    }
+}
+
+impl Store for Redis {
+    forward!(0: get_all, commit, commit_each, read, watch, connect, max_value);
 }
 
 impl Resp {
@@ -236,15 +257,14 @@ impl Transport for Resp {
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 mod tests {
     use super::*;
-    use crate::{Batch, Channel, Commit, Expect, Key, Store};
-    use onetap_servers::Redis;
+    use crate::{Batch, Channel, Commit, Expect, Key};
     use tokio::io::copy_bidirectional;
     use tokio::net::TcpListener;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
     use tokio_rustls::{TlsAcceptor, rustls};
 
     /// A TLS proxy in front of a Redis: its URL and its certificate.
-    async fn secured(redis: &Redis) -> (String, CertificateDer<'static>) {
+    async fn secured(redis: &onetap_servers::Redis) -> (String, CertificateDer<'static>) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = made.cert.der().clone();
         let key = PrivatePkcs8KeyDer::from(made.key_pair.serialize_der());
@@ -296,12 +316,12 @@ mod tests {
     #[tokio::test]
     #[ignore = "needs redis-server"]
     async fn commands_go_through_tls_to_a_server_that_is_trusted_and_to_no_other() {
-        let redis = Redis::start().await;
+        let redis = onetap_servers::Redis::start().await;
         let (url, certificate) = secured(&redis).await;
-        let (url, limit) = (Secret::new(url), Duration::from_secs(5));
+        let (url, patient) = (Secret::new(url), Duration::from_secs(5));
         let put = Batch::new().put(&Key::new("k").unwrap(), Expect::Absent, "v", Duration::from_secs(60));
 
-        let stranger = Scripted::over(Resp::new(&url).unwrap(), limit);
+        let stranger = Redis::new(&url).unwrap().timeout(patient);
         let refused = stranger.commit(&put).await.unwrap_err();
         assert!(!refused.maybe_applied() && refused.to_string().contains("TLS"), "{refused}");
 
@@ -309,7 +329,7 @@ mod tests {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate).unwrap();
         assert!(friend.tls.set(Arc::new(tls::client_config(roots.roots)).into()).is_ok());
-        let friend = Scripted::over(friend, limit);
+        let friend = Redis(Scripted::over(friend)).timeout(patient);
         assert!(matches!(friend.commit(&put).await.unwrap(), Commit::Applied(_)));
         let mut rings = friend.watch(&Channel::new("c").unwrap()).await.unwrap();
         let ring = Batch::new().publish(&Channel::new("c").unwrap(), "text");

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::encode::{Command, Reply, ServerError};
 use super::{Failure, Scripted, Transport};
-use crate::{BoxStream, Error};
+use crate::{BoxStream, Error, Store, forward};
 use onetap_config::Secret;
 
 /// Upstash accepts requests of up to 10 MB.
@@ -31,8 +31,20 @@ const MAX_LINE_BYTES: usize = MAX_REQUEST_BYTES;
 /// Number of bytes that are kept of a line.
 const MAX_LINE_HEAD_BYTES: usize = 4 * 1024;
 
+/// Upstash Redis over its REST API.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use onetap_store::Upstash;
+/// # fn main() -> Result<(), onetap_store::Error> {
+/// let store = Upstash::new("https://eu1-able-cat-12345.upstash.io", "token")?.timeout(Duration::from_secs(1));
+/// # let _ = store; Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Upstash(Scripted<Rest>);
+
 /// A database at Upstash.
-pub struct Rest {
+pub(super) struct Rest {
     client: Client,
     url: String,
     /// The address for one command; `pipeline` is for several.
@@ -47,23 +59,35 @@ impl fmt::Debug for Rest {
     }
 }
 
-impl Scripted<Rest> {
-    /// A store on the database at `url`. `limit` is the time limit of each call. Does not connect yet.
-    pub fn new(url: &str, token: &Secret, limit: Duration) -> Result<Scripted<Rest>, Error> {
-        let mut authorization = header::HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
-            .map_err(|_| Error::rejected("the token has characters that no header can carry"))?;
+impl Upstash {
+    /// A store on the database at `url`. Does not connect yet.
+    pub fn new(url: &str, token: impl Into<Secret>) -> Result<Upstash, Error> {
+        let mut authorization =
+            header::HeaderValue::from_str(&format!("Bearer {}", token.into().reveal()))
+                .map_err(|_| Error::rejected("the token has characters that no header can carry"))?;
         authorization.set_sensitive(true);
         let url = url.trim_end_matches('/').to_owned();
         let (single, pipeline) = (address(&url, "/")?, address(&url, "/pipeline")?);
-        Ok(Scripted::over(Rest { client: Client::new(), url, single, pipeline, authorization }, limit))
+        Ok(Upstash(Scripted::over(Rest { client: Client::new(), url, single, pipeline, authorization })))
     }
 
-    /// The same store over another HTTP client: with other roots, or a shared pool of connections.
+    /// Sets the time limit of each call, connecting included ([`DEFAULT_TIMEOUT`](crate::DEFAULT_TIMEOUT)).
     #[must_use]
-    pub fn with_client(mut self, client: Client) -> Scripted<Rest> {
-        self.transport.client = client;
+    pub fn timeout(mut self, timeout: Duration) -> Upstash {
+        self.0.timeout = timeout;
         self
     }
+
+    /// Sets the HTTP client, to trust other root certificates or to share a pool of connections.
+    #[must_use]
+    pub fn http_client(mut self, client: Client) -> Upstash {
+        self.0.transport.client = client;
+        self
+    }
+}
+
+impl Store for Upstash {
+    forward!(0: get_all, commit, commit_each, read, watch, connect, max_value);
 }
 
 fn address(url: &str, path: &str) -> Result<Uri, Error> {

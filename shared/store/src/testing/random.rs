@@ -167,7 +167,7 @@ impl Positions {
             }
             Ok(Commit::Refused(refusal)) => {
                 let told =
-                    refusal.iter().map(|m| (m.key.as_str(), m.there.as_deref().map(|t| self.plain(t))));
+                    refusal.iter().map(|(key, there)| (key.as_str(), there.text().map(|t| self.plain(t))));
                 format!("refused: {:?}", told.collect::<Vec<_>>())
             }
             Err(error) => error.to_string(),

@@ -50,7 +50,7 @@ fn applied(answer: &Result<Commit, Error>) -> bool {
 /// The value that refused the batch.
 fn refused_by(answer: &Result<Commit, Error>) -> Option<&str> {
     match answer {
-        Ok(Commit::Refused(refusal)) => refusal[0].there.as_deref(),
+        Ok(Commit::Refused(refusal)) => refusal.iter().next().and_then(|(_, there)| there.text()),
         _ => None,
     }
 }

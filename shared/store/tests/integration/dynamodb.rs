@@ -5,12 +5,10 @@ use crate::support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_config::Secret;
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy, create_table};
-use onetap_store::config::Credentials;
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, DynamoDb, Error, Expect, Keep, Log, Position, Store, Ttl};
+use onetap_store::{Batch, Commit, Credentials, DynamoDb, Error, Expect, Keep, Log, Position, Store, Ttl};
 use serde_json::{Value, json};
 use support::PATIENT;
 
@@ -104,11 +102,10 @@ async fn records_that_were_swept_hold_up_nobody() {
     let log = Names::new().log("log");
     let mut at = Vec::new();
     // Written a month ago, because nothing younger can have been swept.
-    let (day, secret) = (HOUR * 24, || Secret::new("test"));
-    let credentials =
-        Credentials { access_key_id: secret(), secret_access_key: secret(), session_token: None };
-    let url = server.url();
-    let writer = DynamoDb::new("onetap", "us-east-1", Some(&url), &credentials, HOUR, HOUR);
+    let day = HOUR * 24;
+    let writer =
+        DynamoDb::new("onetap", "us-east-1", Credentials::new("test", "test")).endpoint(server.url());
+    let writer = writer.timeout(HOUR);
     let writer: Arc<dyn Store> = Arc::new(writer.with_skew(-30 * 24 * 3_600_000));
     for text in ["1", "2", "3", "4", "5"] {
         at.push(append(&writer, &log, text, day * 60).await);

@@ -5,12 +5,10 @@ use crate::support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_config::Secret;
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy, create_table, dynamodb_local};
-use onetap_store::config::Credentials;
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, DynamoDb, Error, Expect, Keep, Log, Position, Store, Ttl};
+use onetap_store::{Batch, Commit, Credentials, DynamoDb, Error, Expect, Keep, Log, Position, Store, Ttl};
 use serde_json::{Value, json};
 use support::PATIENT;
 use tokio::sync::Semaphore;
@@ -310,12 +308,8 @@ async fn the_head_of_a_log_that_expired_is_swept_as_soon_as_that_of_a_cleared_on
 }
 
 fn skewed(server: &Dynamo, millis: i64) -> Arc<dyn Store> {
-    let secret = || Secret::new("test");
-    let credentials =
-        Credentials { access_key_id: secret(), secret_access_key: secret(), session_token: None };
-    let url = server.url();
-    let store = DynamoDb::new("onetap", "us-east-1", Some(&url), &credentials, HOUR, HOUR);
-    Arc::new(store.with_skew(millis))
+    let store = DynamoDb::new("onetap", "us-east-1", Credentials::new("test", "test"));
+    Arc::new(store.endpoint(server.url()).timeout(HOUR).with_skew(millis))
 }
 
 #[tokio::test]

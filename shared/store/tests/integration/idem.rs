@@ -10,7 +10,7 @@ use idem_suite::{LONG, Mishap, Runs, Sorry, all_get_one_result, claim, engine, f
 use onetap_config::Variables;
 use onetap_store::idem::{Claim, Claimed, Committed, Config, Error, Idempotency, Policy, Resolution, Run};
 use onetap_store::testing::{Fault, Faulty, Gate};
-use onetap_store::{Batch, Commit, Key, Memory, Store};
+use onetap_store::{Batch, Commit, Key, Memory, Refusal, Store};
 use tokio::time::{Instant, sleep};
 
 crate::idem_promises! { [#[tokio::test(start_paused = true)]] async { (memory(), ()) } }
@@ -216,7 +216,7 @@ struct Forgetful(Memory);
 impl Store for Forgetful {
     async fn commit(&self, batch: &Batch) -> Result<Commit, onetap_store::Error> {
         Ok(match self.0.commit(batch).await? {
-            Commit::Refused(refusal) => Commit::Refused(refusal.into_iter().take(1).collect()),
+            Commit::Refused(refusal) => Commit::Refused(Refusal::new(refusal.into_iter().take(1))),
             applied => applied,
         })
     }

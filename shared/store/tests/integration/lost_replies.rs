@@ -10,7 +10,7 @@ use onetap_servers::{Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
 use onetap_store::lease::Acquire;
 use onetap_store::testing::conformance::Names;
 use onetap_store::testing::{Fault as Trouble, Faulty};
-use onetap_store::{Batch, Commit, Edit, Expect, Keep, Key, Lease, Memory, Store, Values, edit};
+use onetap_store::{Batch, Commit, Edit, Expect, Found, Keep, Key, Lease, Memory, Store, Values, edit};
 use support::PATIENT;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -234,7 +234,7 @@ async fn a_clear_is_sent_again_with_a_marker_only(
         match sent {
             1 => assert!(answer.is_err_and(|error| error.maybe_applied())),
             _ => match answer.unwrap() {
-                Commit::Refused(refusal) => assert_eq!(refusal[0].there.as_deref(), Some("mine")),
+                Commit::Refused(refusal) => assert_eq!(refusal.get(&marker), Some(Found::Text("mine"))),
                 Commit::Applied(_) => panic!("applied twice"),
             },
         }

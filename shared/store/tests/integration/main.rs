@@ -5,6 +5,7 @@ mod billed;
 mod config;
 mod dynamodb;
 mod dynamodb_clear;
+mod dynamodb_client;
 mod dynamodb_local;
 mod examples;
 mod grpc_layer;

@@ -4,13 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_config::Secret;
 use onetap_servers::{Dynamo, create_table};
-use onetap_store::config::Credentials;
 use onetap_store::idem::{Claimed, Committed, Config, Idempotency, Run};
 use onetap_store::lease::Acquire;
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, DynamoDb, Expect, Lease, Store};
+use onetap_store::{Batch, Commit, Credentials, DynamoDb, Expect, Lease, Store};
 use tokio::time::Instant;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -19,14 +17,9 @@ const LEASE: Duration = Duration::from_secs(30);
 async fn two_clocks(millis: i64) -> (Dynamo, Arc<dyn Store>, Arc<dyn Store>) {
     let server = Dynamo::start().await;
     create_table(&server.url(), "onetap").await;
-    let secret = || Secret::new("test");
-    let credentials =
-        Credentials { access_key_id: secret(), secret_access_key: secret(), session_token: None };
     let open = |skew: i64| -> Arc<dyn Store> {
-        let (limit, poll) = (Duration::from_secs(10), Duration::from_millis(20));
-        let url = server.url();
-        let store = DynamoDb::new("onetap", "us-east-1", Some(&url), &credentials, limit, poll);
-        Arc::new(store.with_skew(skew))
+        let store = DynamoDb::new("onetap", "us-east-1", Credentials::new("test", "test"));
+        Arc::new(store.endpoint(server.url()).timeout(Duration::from_secs(10)).with_skew(skew))
     };
     let (one, other) = (open(0), open(millis));
     (server, one, other)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use onetap_servers::{Broken, Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, Error, Expect, Keep, Store, Value};
+use onetap_store::{Batch, Commit, Error, Expect, Found, Keep, Store, Value};
 use support::{PATIENT, timed};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -548,7 +548,7 @@ async fn lost_reply(store: &Arc<dyn Store>, lose_next: impl Fn()) {
     let claim = Batch::new().put(&key, Expect::Absent, "1", HOUR).append(&log, "effect", Keep::all_for(HOUR));
     lose_next();
     match store.commit(&claim).await {
-        Ok(Commit::Refused(refusal)) => assert_eq!(refusal[0].there.as_deref(), Some("1"), "mine"),
+        Ok(Commit::Refused(refusal)) => assert_eq!(refusal.get(&key), Some(Found::Text("1")), "mine"),
         other => panic!("{other:?}"),
     }
     assert_eq!(store.read(&log, None, 10).await.unwrap().len(), 1, "the effect happened once");
@@ -578,7 +578,7 @@ async fn a_lost_reply_of_dynamodb_doubles_nothing() {
     let claim = Batch::new().put(&key, Expect::Absent, "mine", HOUR);
     proxy.inject_next(vec![Fault::DropReply]);
     match store.commit(&claim).await {
-        Ok(Commit::Refused(refusal)) => assert_eq!(refusal[0].there.as_deref(), Some("mine")),
+        Ok(Commit::Refused(refusal)) => assert_eq!(refusal.get(&key), Some(Found::Text("mine"))),
         other => panic!("{other:?}"),
     }
     // In an event the read comes first: it is the transaction's reply that is lost.
@@ -588,7 +588,7 @@ async fn a_lost_reply_of_dynamodb_doubles_nothing() {
         Batch::new().put(&marker, Expect::Absent, "1", HOUR).append(&log, "event", Keep::all_for(HOUR));
     proxy.inject_next(vec![Fault::Delay(Duration::ZERO), Fault::DropReply]);
     match store.commit(&event).await {
-        Ok(Commit::Refused(refusal)) => assert_eq!(refusal[0].there.as_deref(), Some("1")),
+        Ok(Commit::Refused(refusal)) => assert_eq!(refusal.get(&marker), Some(Found::Text("1"))),
         other => panic!("{other:?}"),
     }
     assert_eq!(store.read(&log, None, 10).await.unwrap().len(), 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{HOUR, Names, applied, holds, is, refused, texts, there};
-use crate::{Batch, Commit, Error, Expect, Keep, Key, MAX_TTL, Store, Ttl, Value, Write};
+use crate::{Batch, Commit, Error, Expect, Found, Keep, Key, MAX_TTL, Store, Ttl, Value, Write};
 
 pub async fn half_a_batch_is_never_left_behind(store: Arc<dyn Store>) {
     let names = Names::new();
@@ -124,7 +124,7 @@ pub async fn batches_of_one_call_stand_alone(store: Arc<dyn Store>) {
     let answers = store.commit_each(&batches).await;
     assert!(matches!(&answers[0], Ok(Commit::Applied(_))), "{answers:?}");
     assert!(
-        matches!(&answers[1], Ok(Commit::Refused(refusal)) if refusal[0].there.as_deref() == Some("held")),
+        matches!(&answers[1], Ok(Commit::Refused(refusal)) if refusal.get(&b) == Some(Found::Text("held"))),
         "{answers:?}"
     );
     assert!(matches!(&answers[2], Err(Error::Rejected { .. })), "{answers:?}");
@@ -182,9 +182,9 @@ pub async fn a_batch_that_is_likely_is_answered_like_any_other(store: Arc<dyn St
     let was_applied =
         answers.iter().map(|answer| matches!(answer, Ok(Commit::Applied(_)))).collect::<Vec<_>>();
     assert_eq!(was_applied, [true, true, false, false, true, true, false, true, false], "{answers:?}");
-    for (refused, by) in [(2, "held"), (6, "5")] {
+    for (refused, key, by) in [(2, &held, "held"), (6, &two, "5")] {
         assert!(
-            matches!(&answers[refused], Ok(Commit::Refused(refusal)) if refusal[0].there.as_deref() == Some(by)),
+            matches!(&answers[refused], Ok(Commit::Refused(refusal)) if refusal.get(key) == Some(Found::Text(by))),
             "{answers:?}"
         );
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::{HOUR, Names, applied, holds, insist, is, refused, rejected, texts};
-use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, MAX_WRITES, Position, Record, Store, Ttl, Value};
+use crate::{
+    Batch, Commit, Error, Expect, Found, Keep, Key, Log, MAX_WRITES, Position, Record, Store, Ttl, Value,
+};
 
 const NOTHING: [&str; 0] = [];
 
@@ -186,7 +188,9 @@ pub async fn what_is_read_are_the_appends_after_the_last_clear(store: Arc<dyn St
             let expect = before.clone().map_or(Expect::Absent, Expect::Is);
             match store.commit(&batch.clone().put(&order, expect, name.as_str(), HOUR)).await {
                 Ok(Commit::Applied(_)) => return (before, name),
-                Ok(Commit::Refused(refusal)) => before = refusal[0].there.clone(),
+                Ok(Commit::Refused(refusal)) => {
+                    before = refusal.get(&order).and_then(Found::text).map(str::to_owned);
+                }
                 Err(error) => assert!(error.is_retryable() && !error.maybe_applied(), "{error}"),
             }
         }

@@ -211,7 +211,7 @@ async fn applied(store: &Arc<dyn Store>, batch: Batch) {
 /// The stored values in a refusal, in the order of the batch.
 async fn refused(store: &Arc<dyn Store>, batch: Batch) -> Vec<Option<String>> {
     match store.commit(&batch).await.unwrap() {
-        Commit::Refused(refusal) => refusal.into_iter().map(|mismatch| mismatch.there).collect(),
+        Commit::Refused(refusal) => refusal.into_iter().map(|(_, there)| there).collect(),
         answer => panic!("{batch:?} gave {answer:?}"),
     }
 }

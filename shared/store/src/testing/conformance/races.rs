@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::{HOUR, Names, applied, holds, is};
-use crate::{Batch, Commit, Expect, Key, Store};
+use crate::{Batch, Commit, Expect, Found, Key, Store};
 
 pub async fn no_increment_is_lost_among_many_workers(store: Arc<dyn Store>) {
     const WORKERS: usize = 8;
@@ -23,7 +23,9 @@ pub async fn no_increment_is_lost_among_many_workers(store: Arc<dyn Store>) {
                         base = next;
                         break;
                     }
-                    Ok(Commit::Refused(refusal)) => base = refusal[0].there.clone().unwrap(),
+                    Ok(Commit::Refused(refusal)) => {
+                        base = refusal.get(&key).and_then(Found::text).map(str::to_owned).unwrap();
+                    }
                     Err(error) => assert!(!error.maybe_applied() && error.is_retryable(), "{error}"),
                 }
             }
@@ -42,7 +44,9 @@ pub async fn one_of_a_hundred_racing_claims_wins(store: Arc<dyn Store>) {
         let token = format!("claim {n}");
         match store.commit(&Batch::new().put(&key, Expect::Absent, token.as_str(), HOUR)).await.unwrap() {
             Commit::Applied(_) => (true, token),
-            Commit::Refused(refusal) => (false, refusal[0].there.clone().unwrap()),
+            Commit::Refused(refusal) => {
+                (false, refusal.get(&key).and_then(Found::text).map(str::to_owned).unwrap())
+            }
         }
     };
     let claims: Vec<_> = (0..100).map(|n| tokio::spawn(claim(n, Arc::clone(&store), key.clone()))).collect();

@@ -181,7 +181,9 @@ pub async fn the_steps_go_together_with_other_batches(store: Arc<dyn Store>) {
     let run = super::claim(&store, &idem, &other).await;
     let writes = Batch::new().put(&effect, Expect::Absent, "again", LONG);
     match run.committed(store.commit(&writes.and(run.commit_batch(&"value"))).await.unwrap()) {
-        Committed::Refused(refusal) => assert_eq!(refusal[0].there.as_deref(), Some("done")),
+        Committed::Refused(refusal) => {
+            assert_eq!(refusal.get(&effect), Some(onetap_store::Found::Text("done")))
+        }
         other => panic!("{other:?}"),
     }
 }
