@@ -29,6 +29,11 @@ mod redis;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+/// Its examples are tested with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/coming-from-powertools.md")]
+struct ComingFromPowertools;
+
 use std::fmt::Debug;
 
 use async_trait::async_trait;
