@@ -14,8 +14,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use onetap_store::idem::Idempotency;
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::idem::{Config, Idempotency};
 use onetap_store::{Memory, Store};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ async fn order(State(charges): State<Charges>, Json(order): Json<Value>) -> (Sta
 
 /// The service, on any store.
 pub fn app(store: Arc<dyn Store>, charges: Charges) -> Router {
-    let idempotency = IdempotencyLayer::new(Idempotency::new(store, Config::default()));
+    let idempotency = IdempotencyLayer::new(Idempotency::new(store));
     Router::new().route("/orders", post(order)).layer(idempotency).with_state(charges)
 }
 
