@@ -7,7 +7,7 @@ use std::time::Duration;
 use onetap_bus::{Bus, Event, Published};
 use onetap_config::Variables;
 use onetap_ledger::{Attempt, Book, Change, Config, Entry, Month, Patch, Statement};
-use onetap_store::idem::{self, Idempotency};
+use onetap_store::idem::Idempotency;
 use onetap_store::lease::{Acquire, Release};
 use onetap_store::{Batch, Commit, Expect, Keep, Key, Lease, Log, Record, Store, open, read_to_end};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Ours {
         let variables = Variables::from_lookup(lookup);
         let config = onetap_store::Config::from_variables(&variables)?;
         let store = open(&config)?;
-        let idem = Idempotency::new(Arc::clone(&store), idem::Config::default());
+        let idem = Idempotency::new(Arc::clone(&store));
         let bus = Bus::new(Arc::clone(&store), onetap_bus::Config::from_variables(&variables, &config)?);
         Ok(Ours { store, idem, bus })
     }
@@ -103,7 +103,7 @@ impl Ours {
 
     async fn lock(&self, id: &str) -> Result<()> {
         let key = Key::new(format!("processing:user:{id}"))?;
-        match Lease::acquire(&self.store, key, Duration::from_secs(5)).await? {
+        match Lease::acquire(&self.store, key).await? {
             Acquire::Acquired(lease) => match lease.release().await? {
                 Release::Released => Ok(()),
                 Release::Outlasted => Err(unexpected("a lock's release")),

@@ -70,14 +70,14 @@ impl Runner {
         shutdown: CancellationToken,
     ) -> Result<(Runner, QueueConsumer), ConfigError> {
         let store_config = onetap_store::Config::from_variables(variables)?;
-        let backend = backend_name(&store_config.backend);
+        let backend = store_config.backend().name();
         let http = onetap_http::Client::new();
         let weather = Weather::open(&onetap_weather::Config::from_variables(variables)?, &http);
         let settings =
             Settings { store: StoreSetting { kind: backend, down: false }, weather: weather.setting() };
         let view = Arc::new(View::new(settings));
         let real_store =
-            onetap_store::open(&store_config).map_err(|error| explain(error, &store_config.backend))?;
+            onetap_store::open(&store_config).map_err(|error| explain(error, store_config.backend()))?;
         let observed = ObservedStore::new(real_store, Arc::clone(&view));
         let outage = Arc::new(OutageStore::new(Arc::new(observed)));
         let store = || Arc::clone(&outage) as Arc<dyn Store>;
@@ -142,22 +142,12 @@ impl Runner {
 }
 
 /// Adds the command to run if DynamoDB is not compiled in. (If it is, `open` does not fail: the store connects later.)
-fn explain(error: ConfigError, backend: &Backend) -> ConfigError {
+fn explain(error: ConfigError, backend: Backend) -> ConfigError {
     match backend {
-        Backend::DynamoDb { .. } => {
+        Backend::DynamoDb => {
             ConfigError::new("STORE", "`dynamodb` is not in this build: type `cargo local-dynamodb`")
         }
         _ => error,
-    }
-}
-
-fn backend_name(backend: &Backend) -> &'static str {
-    match backend {
-        Backend::Memory => "memory",
-        Backend::Upstash { .. } => "upstash",
-        Backend::Redis { .. } => "redis",
-        Backend::DynamoDb { .. } => "dynamodb",
-        _ => "other",
     }
 }
 
@@ -174,9 +164,8 @@ mod tests {
         let lookup = |name: &str| {
             set.iter().chain(&credentials).find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned())
         };
-        let backend = Config::from_lookup(lookup).unwrap().backend;
-        let error =
-            explain(ConfigError::new("STORE", "names a backend that this build leaves out"), &backend);
+        let backend = Config::from_lookup(lookup).unwrap().backend();
+        let error = explain(ConfigError::new("STORE", "names a backend that this build leaves out"), backend);
         assert_eq!(error.to_string(), "STORE: `dynamodb` is not in this build: type `cargo local-dynamodb`");
         let aliases = include_str!("../../.cargo/config.toml");
         let alias = "local-dynamodb = \"run --package onetap-local --features dynamodb --\"\n";

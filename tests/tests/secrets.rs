@@ -221,7 +221,7 @@ async fn call_all(store: &Arc<dyn Store>) -> Vec<String> {
     hides(&records);
     said.extend(records.err().map(|error| error.to_string()));
     said.extend(store.watch(&channel).await.err().map(|error| error.to_string()));
-    match Lease::acquire(store, key("lock"), hour).await {
+    match Lease::acquire(store, key("lock")).await {
         Ok(lease) => hides(lease),
         Err(error) => said.push(format!("{error} {error:?}")),
     }
@@ -327,8 +327,8 @@ async fn nothing_of_the_idempotency_engine_shows_a_key_a_payload_or_a_value() {
         for fault in [Fault::NotSent, Fault::ReplyLost] {
             let plan = move |call| if call == failing { fault.clone() } else { Fault::Pass };
             let store: Arc<dyn Store> = Faulty::new(Arc::new(Memory::new()), plan);
-            let config = idem::Config { wait_timeout: Duration::from_millis(20), ..idem::Config::default() };
-            let engine = Idempotency::new(Arc::clone(&store), config);
+            let config = idem::Config::default().wait_timeout(Duration::from_millis(20));
+            let engine = Idempotency::with_config(Arc::clone(&store), config);
             hides(&engine);
             let call = |payload: &str| engine.call("PLANTED-key").fingerprint(payload);
             hides(call("PLANTED-payload"));
@@ -352,7 +352,7 @@ async fn nothing_of_the_idempotency_engine_shows_a_key_a_payload_or_a_value() {
             }
         }
     }
-    let too_long = Idempotency::new(Arc::new(Memory::new()), idem::Config::default());
+    let too_long = Idempotency::new(Arc::new(Memory::new()));
     let error = too_long.call(&"PLANTED".repeat(100)).claim().unwrap_err();
     shows_nothing("an invalid key", &format!("{error} {error:?}"));
 }

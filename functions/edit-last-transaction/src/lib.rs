@@ -49,7 +49,7 @@ impl fmt::Debug for EditLastTransaction {
 impl EditLastTransaction {
     /// The function over `store`.
     pub fn new(store: Arc<dyn Store>, config: Config) -> EditLastTransaction {
-        let idem = Idempotency::new(Arc::clone(&store), config.idem.clone());
+        let idem = Idempotency::with_config(Arc::clone(&store), config.idem.clone());
         EditLastTransaction { store, idem, config }
     }
 

@@ -194,7 +194,7 @@ impl<'e> Locks<'_, 'e> {
         }
         let Ok(key) = Key::new(format!("processing:user:{user}")) else { return };
         let label = self.labels.get(user).map_or("", String::as_str);
-        let request = Request::new(key, config.ttl).labelled(label);
+        let request = Request::new(key).ttl(config.ttl).label(label);
         let ticket = round.add(hinted(request.batch(), event));
         self.locks.insert(user, UserLock::Asked(request, ticket));
     }

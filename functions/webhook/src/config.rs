@@ -81,8 +81,8 @@ impl Config {
         // The lease of a claim covers a delivery, and is otherwise no longer than the lock. A marker lives for the day in which
         // LINE may redeliver.
         let idem = idem::Config::from_variables(variables)?;
-        let lease_ttl = idem.lease_ttl.min(ttl.max(LINE_TIMEOUT));
-        let idem = idem::Config { lease_ttl, result_ttl: Duration::from_secs(86_400), ..idem };
+        let lease_ttl = idem.get_lease_ttl().min(ttl.max(LINE_TIMEOUT));
+        let idem = idem.lease_ttl(lease_ttl).result_ttl(Duration::from_secs(86_400));
         Ok(Config {
             line: onetap_line::Config::from_variables(variables)?,
             lock: enabled.then_some(Lock { ttl, scope, min_hold, message }),

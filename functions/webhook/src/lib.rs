@@ -57,7 +57,7 @@ impl Webhook {
         http: &onetap_http::Client,
         config: Config,
     ) -> Result<Webhook, ConfigError> {
-        let idem = Idempotency::new(Arc::clone(&store), config.idem.clone());
+        let idem = Idempotency::with_config(Arc::clone(&store), config.idem.clone());
         let line = Client::new(http.clone(), &config.line)?;
         Ok(Webhook { store, idem, weather, line, config, clock: Moment::now })
     }

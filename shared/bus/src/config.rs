@@ -46,7 +46,7 @@ impl Config {
             published_ttl: variables
                 .seconds("EVENT_PUBLISHED_TTL_SECONDS", default.published_ttl.as_secs())?,
             stream_maxlen: usize::try_from(maxlen).unwrap_or(usize::MAX),
-            shard_streams: !matches!(store.backend, Backend::DynamoDb { .. }),
+            shard_streams: store.backend() != Backend::DynamoDb,
         })
     }
 }

@@ -16,7 +16,7 @@ use axum::routing::post;
 use axum::{Extension, Json, Router};
 use onetap_store::Memory;
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::idem::{Config, EffectKeys, Idempotency};
+use onetap_store::idem::{EffectKeys, Idempotency};
 use onetap_store::lease::unique_token;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn pay(
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // More than one process share a store: `onetap_store::open(&onetap_store::Config::from_env()?)?`.
-    let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+    let idem = Idempotency::new(Arc::new(Memory::new()));
     let layer = IdempotencyLayer::new(idem).required();
     let app = Router::new().route("/payments", post(pay)).layer(layer);
 

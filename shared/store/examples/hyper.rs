@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use onetap_store::Memory;
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::idem::{Body, BodyError, Config, EffectKeys, Idempotency};
+use onetap_store::idem::{Body, BodyError, EffectKeys, Idempotency};
 use onetap_store::lease::unique_token;
 use serde::Deserialize;
 use serde_json::json;
@@ -53,7 +53,7 @@ async fn pay(request: Request<Body>) -> Result<Response<Body>, BodyError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // More than one process share a store: `onetap_store::open(&onetap_store::Config::from_env()?)?`.
-    let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+    let idem = Idempotency::new(Arc::new(Memory::new()));
     let service = ServiceBuilder::new()
         .map_request(|request: Request<Incoming>| request.map(Body::new))
         .layer(IdempotencyLayer::new(idem).required())

@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut tasks = JoinSet::new();
     for _ in 0..callers {
         // An engine each: nothing is shared but the store.
-        let idem = Idempotency::new(store.clone(), config.clone());
+        let idem = Idempotency::with_config(store.clone(), config.clone());
         let (store, key, counter) = (store.clone(), key.clone(), counter.clone());
         tasks.spawn(async move { idem.execute(&key, || run(&*store, &counter, mode)).await });
     }

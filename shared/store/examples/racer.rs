@@ -9,7 +9,6 @@
 use std::error::Error;
 use std::io::BufRead;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use onetap_store::lease::Acquire;
@@ -23,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let key = Key::new(line?)?;
         let race = (0..claims).map(|_| {
             let (store, key) = (Arc::clone(&store), key.clone());
-            tokio::spawn(async move { Lease::acquire(&store, key, Duration::from_secs(60)).await })
+            tokio::spawn(async move { Lease::acquire(&store, key).await })
         });
         let mut won = 0;
         for claim in join_all(race.collect::<Vec<_>>()).await {

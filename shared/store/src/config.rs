@@ -16,44 +16,63 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The interval of notifications on a backend without pub/sub, unless another one is set.
 pub const DEFAULT_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The backend of the store, and its time limits.
+/// The store that environment variables name, and its time limits. A store that is not read from the environment is
+/// built by the constructor of its backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The backend and how to reach it.
-    pub backend: Backend,
-    /// The limit for one store call, connecting included (`STORE_TIMEOUT_MS`).
-    pub timeout: Duration,
-    /// The interval of notifications on a backend without pub/sub (`SSE_POLL_MS`).
-    pub poll: Duration,
+    access: Access,
+    timeout: Duration,
+    poll_interval: Duration,
+    #[cfg(feature = "testing")]
+    skew: i64,
 }
 
-/// A backend and how to reach it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
     /// This process.
     Memory,
     /// Upstash Redis over REST.
+    Upstash,
+    /// The Redis protocol.
+    Redis,
+    /// One DynamoDB table.
+    DynamoDb,
+}
+
+impl Backend {
+    /// The backend as the variable `STORE` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Memory => "memory",
+            Backend::Upstash => "upstash",
+            Backend::Redis => "redis",
+            Backend::DynamoDb => "dynamodb",
+        }
+    }
+}
+
+/// How to reach a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(feature = "upstash", feature = "redis", feature = "dynamodb")),
+    allow(dead_code, reason = "the variables are checked, whichever backends this build has")
+)]
+enum Access {
+    Memory,
     Upstash {
-        /// `UPSTASH_REDIS_REST_URL`
         url: String,
-        /// `UPSTASH_REDIS_REST_TOKEN`
         token: Secret,
     },
-    /// The Redis protocol.
+    /// The URL may hold a password.
     Redis {
-        /// `REDIS_URL`: a secret, because it may hold a password.
         url: Secret,
     },
-    /// One DynamoDB table.
     DynamoDb {
-        /// `DYNAMODB_TABLE`
         table: String,
-        /// `AWS_REGION`
         region: String,
-        /// `AWS_ENDPOINT_URL_DYNAMODB`, else the region's own.
         endpoint: Option<String>,
-        /// `AWS_ACCESS_KEY_ID` and its companions, as Lambda sets them.
         credentials: Credentials,
     },
 }
@@ -92,29 +111,63 @@ impl Config {
         Config::from_variables(&Variables::from_lookup(lookup))
     }
 
+    /// Sets the time limit of each call, connecting included (`STORE_TIMEOUT_MS`, [`DEFAULT_TIMEOUT`]).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Config {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the interval of notifications on a backend without pub/sub (`SSE_POLL_MS`, [`DEFAULT_POLL_INTERVAL`]).
+    #[must_use]
+    pub fn poll_interval(mut self, interval: Duration) -> Config {
+        self.poll_interval = interval;
+        self
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> Backend {
+        match self.access {
+            Access::Memory => Backend::Memory,
+            Access::Upstash { .. } => Backend::Upstash,
+            Access::Redis { .. } => Backend::Redis,
+            Access::DynamoDb { .. } => Backend::DynamoDb,
+        }
+    }
+
+    /// The same store with a clock that is wrong by so many milliseconds, where the caller's clock judges.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_skew(mut self, millis: i64) -> Config {
+        self.skew = millis;
+        self
+    }
+
     /// Reads `variables`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
         const STORES: &str = "upstash, dynamodb, redis or memory";
         let store = variables
             .optional("STORE")?
             .ok_or_else(|| ConfigError::new("STORE", format!("is not set; it is {STORES}")))?;
-        let backend = match store.as_str() {
+        let access = match store.as_str() {
             "memory" if variables.optional("AWS_LAMBDA_FUNCTION_NAME")?.is_some() => {
                 return Err(ConfigError::new(
                     "STORE",
                     "`memory` cannot be used inside Lambda: instances would not share it",
                 ));
             }
-            "memory" => Backend::Memory,
+            "memory" => Access::Memory,
             "upstash" => upstash(variables)?,
             "redis" => redis(variables)?,
             "dynamodb" => dynamodb(variables)?,
             _ => return Err(ConfigError::new("STORE", format!("is not one of {STORES}"))),
         };
         Ok(Config {
-            backend,
+            access,
             timeout: variables.millis("STORE_TIMEOUT_MS", millis(DEFAULT_TIMEOUT))?,
-            poll: variables.millis("SSE_POLL_MS", millis(DEFAULT_POLL_INTERVAL))?,
+            poll_interval: variables.millis("SSE_POLL_MS", millis(DEFAULT_POLL_INTERVAL))?,
+            #[cfg(feature = "testing")]
+            skew: 0,
         })
     }
 }
@@ -123,7 +176,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn upstash(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
+fn upstash(variables: &Variables<'_>) -> Result<Access, ConfigError> {
     // Vercel KV hands out the same service under its own names.
     let name = variables.name_in_use("UPSTASH_REDIS_REST_URL", &["KV_REST_API_URL"])?;
     let url = variables.base_url(name)?.ok_or_else(|| ConfigError::not_set(name))?;
@@ -132,19 +185,19 @@ fn upstash(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
     if !token.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(ConfigError::new(name, "is not a token: it has a space or a character outside ASCII"));
     }
-    Ok(Backend::Upstash { url, token: Secret::new(token) })
+    Ok(Access::Upstash { url, token: Secret::new(token) })
 }
 
-fn redis(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
+fn redis(variables: &Variables<'_>) -> Result<Access, ConfigError> {
     let url = variables.required("REDIS_URL")?;
     let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("rediss://"));
     match rest {
-        Some(rest) if !rest.is_empty() => Ok(Backend::Redis { url: Secret::new(url) }),
+        Some(rest) if !rest.is_empty() => Ok(Access::Redis { url: Secret::new(url) }),
         _ => Err(ConfigError::new("REDIS_URL", "is not a redis:// or rediss:// URL")),
     }
 }
 
-fn dynamodb(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
+fn dynamodb(variables: &Variables<'_>) -> Result<Access, ConfigError> {
     let table = variables.required("DYNAMODB_TABLE")?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
     if !(3..=255).contains(&table.len()) || !table.bytes().all(plain) {
@@ -166,7 +219,7 @@ fn dynamodb(variables: &Variables<'_>) -> Result<Backend, ConfigError> {
     if let Some(token) = variables.optional("AWS_SESSION_TOKEN")? {
         credentials = credentials.session_token(token);
     }
-    Ok(Backend::DynamoDb { table, region, endpoint, credentials })
+    Ok(Access::DynamoDb { table, region, endpoint, credentials })
 }
 
 /// The store that `config` names, [observed](crate::Observed). Does not connect yet, so that it does not delay the
@@ -179,24 +232,26 @@ fn backend(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
     #[allow(unused, reason = "each of these serves only some features")]
     let (timeout, rejected) =
         (config.timeout, |variable: &str, error: Error| ConfigError::new(variable, error.to_string()));
-    match &config.backend {
+    match &config.access {
         #[cfg(feature = "memory")]
-        Backend::Memory => Ok(Arc::new(crate::Memory::new())),
+        Access::Memory => Ok(Arc::new(crate::Memory::new())),
         #[cfg(feature = "upstash")]
-        Backend::Upstash { url, token } => match crate::Upstash::new(url, token) {
+        Access::Upstash { url, token } => match crate::Upstash::new(url, token) {
             Ok(store) => Ok(Arc::new(store.timeout(timeout))),
             // Either the URL or the token, and which variable held it is not known here.
             Err(error) => Err(rejected("STORE", error)),
         },
         #[cfg(feature = "redis")]
-        Backend::Redis { url } => match crate::Redis::new(url) {
+        Access::Redis { url } => match crate::Redis::new(url) {
             Ok(store) => Ok(Arc::new(store.timeout(timeout))),
             Err(error) => Err(rejected("REDIS_URL", error)),
         },
         #[cfg(feature = "dynamodb")]
-        Backend::DynamoDb { table, region, endpoint, credentials } => {
+        Access::DynamoDb { table, region, endpoint, credentials } => {
             let store = crate::DynamoDb::new(table, region, credentials.clone());
-            let store = store.timeout(timeout).poll_interval(config.poll);
+            let store = store.timeout(timeout).poll_interval(config.poll_interval);
+            #[cfg(feature = "testing")]
+            let store = store.with_skew(config.skew);
             Ok(match endpoint {
                 Some(endpoint) => Arc::new(store.endpoint(endpoint)),
                 None => Arc::new(store),

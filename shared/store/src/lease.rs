@@ -29,8 +29,24 @@ pub fn unique_token() -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-/// A request for a lease that is not sent yet, for callers that send it together with other batches, in a
+/// The TTL of a lease, unless another one is set. It limits how long others wait for a holder that died.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// A request for a lease: [acquire](Request::acquire) it, or send its [batch](Request::batch) together with others, in a
 /// [`Round`](crate::Round).
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use onetap_store::{Key, Memory, Store, lease::{Acquire, Request}};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onetap_store::Error> {
+/// # let store: Arc<dyn Store> = Arc::new(Memory::new());
+/// let request = Request::new(Key::new("report:today")?).ttl(Duration::from_secs(5));
+/// if let Acquire::Acquired(lease) = request.acquire(&store).await? {
+///     // … the work …
+///     let _ = lease.release().await?;
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Request {
     key: Key,
@@ -40,13 +56,20 @@ pub struct Request {
 
 impl Request {
     /// A request for `key`, with a token of its own.
-    pub fn new(key: Key, ttl: Duration) -> Request {
-        Request { key, token: unique_token(), ttl }
+    pub fn new(key: Key) -> Request {
+        Request { key, token: unique_token(), ttl: DEFAULT_TTL }
     }
 
-    /// The same with a label after its token. Another caller that finds the lease held can read the label.
+    /// Sets how long the lease lasts unless it is renewed ([`DEFAULT_TTL`]).
     #[must_use]
-    pub fn labelled(mut self, label: &str) -> Request {
+    pub fn ttl(mut self, ttl: Duration) -> Request {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Sets a label, which stands after the token. Another caller that finds the lease held can read it.
+    #[must_use]
+    pub fn label(mut self, label: &str) -> Request {
         self.token = format!("{} {label}", self.token);
         self
     }
@@ -56,6 +79,19 @@ impl Request {
         let Commit::Refused(refusal) = answer else { return None };
         let (_, label) = refusal.get(&self.key)?.text()?.split_once(' ')?;
         Some(label)
+    }
+
+    /// Acquires the lease, if nobody holds it.
+    pub async fn acquire(self, store: &Arc<dyn Store>) -> Result<Acquire, Error> {
+        let sent = Instant::now();
+        let answer = match store.commit(&self.batch()).await {
+            // The first send may have been applied. The same request again shows that: it cannot acquire twice.
+            Err(error) if error.maybe_applied() => {
+                store.commit(&self.batch()).await.map_err(Error::after_a_lost_reply)?
+            }
+            answer => answer?,
+        };
+        Ok(self.outcome(store, sent, answer))
     }
 
     /// The batch that acquires the lease. It is idempotent: a second send is refused with its own token.
@@ -131,18 +167,9 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Acquires `key` for `ttl`, if nobody holds it.
-    pub async fn acquire(store: &Arc<dyn Store>, key: Key, ttl: Duration) -> Result<Acquire, Error> {
-        let request = Request::new(key, ttl);
-        let sent = Instant::now();
-        let answer = match store.commit(&request.batch()).await {
-            // The first send may have been applied. The same request again shows that: it cannot acquire twice.
-            Err(error) if error.maybe_applied() => {
-                store.commit(&request.batch()).await.map_err(Error::after_a_lost_reply)?
-            }
-            answer => answer?,
-        };
-        Ok(request.outcome(store, sent, answer))
+    /// Acquires `key` for [`DEFAULT_TTL`], if nobody holds it. [`Request`] has the settings.
+    pub async fn acquire(store: &Arc<dyn Store>, key: Key) -> Result<Acquire, Error> {
+        Request::new(key).acquire(store).await
     }
 
     /// Renews the lease for its TTL from now, if it is still held.
@@ -251,7 +278,7 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     async fn acquired(store: &Arc<dyn Store>, key: &Key) -> Lease {
-        match Lease::acquire(store, key.clone(), TTL).await.unwrap() {
+        match Request::new(key.clone()).ttl(TTL).acquire(store).await.unwrap() {
             Acquire::Acquired(lease) => lease,
             Acquire::Held => panic!("held"),
         }

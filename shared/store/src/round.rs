@@ -12,12 +12,12 @@ use crate::{Batch, Commit, Error, Store};
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
-/// # use onetap_store::{Key, Lease, Memory, Round, Store, idem::{Claimed, Config, Idempotency}, lease};
+/// # use onetap_store::{Key, Lease, Memory, Round, Store, idem::{Claimed, Idempotency}, lease};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
-/// # let idem = Idempotency::new(store.clone(), Config::default());
+/// # let idem = Idempotency::new(store.clone());
 /// let claim = idem.call("event:42").claim()?;
-/// let lock = lease::Request::new(Key::new("lock:7")?, Duration::from_secs(5));
+/// let lock = lease::Request::new(Key::new("lock:7")?);
 ///
 /// let mut round = Round::new();
 /// let claimed = round.add(claim.batch());

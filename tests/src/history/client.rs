@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_store::idem::{self, Idempotency, Policy};
-use onetap_store::lease::{Acquire, Release, Renewal};
+use onetap_store::lease::{self, Acquire, Release, Renewal};
 use onetap_store::{
     Batch, Commit, Edit, Error, Expect, Found, Keep, Key, Lease, Log, Position, Store, Value, Values,
 };
@@ -81,15 +81,13 @@ impl Client {
         name: String,
         seed: Seed,
     ) -> Client {
-        let config = idem::Config {
-            prefix: RECORD_PREFIX.to_owned(),
-            result_ttl: TTL_BEYOND_RUN,
-            lease_ttl: plan.lease,
-            wait_timeout: plan.lease * 2,
-            wait_interval: Duration::from_millis(20),
-            ..idem::Config::default()
-        };
-        let idem = Idempotency::new(Arc::clone(&store), config);
+        let config = idem::Config::default()
+            .prefix(RECORD_PREFIX)
+            .result_ttl(TTL_BEYOND_RUN)
+            .lease_ttl(plan.lease)
+            .wait_timeout(plan.lease * 2)
+            .wait_interval(Duration::from_millis(20));
+        let idem = Idempotency::with_config(Arc::clone(&store), config);
         Client { store, idem, journal, plan, name, seed, values_made: 0, round: 0, read: None }
     }
 
@@ -139,7 +137,7 @@ impl Client {
             Layer::Api,
             Call::Acquire { key: lock.as_str().to_owned(), ttl: u64::try_from(ttl.as_millis()).unwrap_or(0) },
         );
-        let mut lease = match Lease::acquire(&self.store, lock.clone(), ttl).await {
+        let mut lease = match lease::Request::new(lock.clone()).ttl(ttl).acquire(&self.store).await {
             Ok(Acquire::Acquired(lease)) => lease,
             Ok(Acquire::Held) => return self.journal.answer(call_id, Answer::Nothing("held".to_owned())),
             Err(error) => return self.journal.answer(call_id, (&error).into()),

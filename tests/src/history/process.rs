@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onetap_store::{Config, DynamoDb, Store, config, open};
+use onetap_store::{Config, Store, open};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -61,17 +61,7 @@ pub fn work(orders: &str) {
 /// The store that the environment names, with a clock that is wrong where callers keep the time.
 fn store(skew: i64) -> Arc<dyn Store> {
     let config = Config::from_env().expect("an environment that names a store");
-    match &config.backend {
-        config::Backend::DynamoDb { table, region, endpoint, credentials } if skew != 0 => {
-            let store = DynamoDb::new(table, region, credentials.clone()).with_skew(skew);
-            let store = store.timeout(config.timeout).poll_interval(config.poll);
-            match endpoint {
-                Some(endpoint) => Arc::new(store.endpoint(endpoint)),
-                None => Arc::new(store),
-            }
-        }
-        _ => open(&config).expect("a store that can be opened"),
-    }
+    open(&config.with_skew(skew)).expect("a store that can be opened")
 }
 
 /// A running client process; killed when dropped.

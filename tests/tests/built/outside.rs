@@ -116,7 +116,8 @@ async fn the_guides_queue_handles_a_message_once() {
     let api = RuntimeApi::start();
     let variables = environment.variables().iter().map(|(name, value)| (*name, value.as_str()));
     let function = api.run(&program("orders", "orders"), variables);
-    let message = |id: &str, body: &str| json!({"messageId": id, "body": body, "eventSourceARN": "arn:aws:sqs:queue"});
+    let message =
+        |id: &str, body: &str| json!({"messageId": id, "body": body, "eventSourceARN": "arn:aws:sqs:queue"});
     let batch = json!({"Records": [message("a", r#"{"id":7}"#), message("b", "no order"), message("c", r#"{"id":8}"#)]});
     for _ in 0..2 {
         let answer = api.invoke(batch.to_string(), Duration::from_secs(30)).await.unwrap();

@@ -84,7 +84,7 @@ async fn waiting_ends_before_lambda_ends_the_invocation() {
     let held = api.through(Faulty::first(Arc::clone(&api.store), faults));
     // No limit but the deadline.
     let mut patient = config();
-    patient.idem.wait_timeout = Duration::ZERO;
+    patient.idem = patient.idem.wait_timeout(Duration::ZERO);
     let other = Api { user: api.user.clone(), ..Api::with(Arc::clone(&api.store), patient) };
     let meanwhile = async {
         gate.reached().await;

@@ -242,7 +242,7 @@ async fn what_is_running_elsewhere_is_409_after_the_wait(store: Arc<dyn Store>) 
     let held = api
         .through(Faulty::first(Arc::clone(&api.store), vec![Fault::Pass, Fault::HeldBefore(gate.clone())]));
     let mut impatient = config();
-    impatient.idem.wait_timeout = Duration::from_millis(100);
+    impatient.idem = impatient.idem.wait_timeout(Duration::from_millis(100));
     let other = Api { user: api.user.clone(), ..Api::with(Arc::clone(&api.store), impatient) };
     let meanwhile = async {
         gate.reached().await;

@@ -73,7 +73,7 @@ pub fn config() -> Config {
     Config {
         tokens: vec![Secret::new(TOKEN)],
         ledger: onetap_ledger::Config::default(),
-        idem: idem::Config { wait_timeout: Duration::from_secs(5), ..idem::Config::default() },
+        idem: idem::Config::default().wait_timeout(Duration::from_secs(5)),
     }
 }
 

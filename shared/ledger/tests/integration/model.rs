@@ -192,7 +192,7 @@ impl World {
     fn new() -> World {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         World {
-            idem: Idempotency::new(Arc::clone(&store), idem::Config::default()),
+            idem: Idempotency::new(Arc::clone(&store)),
             store,
             book: Book::new("U1", Config::default()).unwrap(),
             model: Model::default(),

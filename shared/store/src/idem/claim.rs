@@ -39,10 +39,10 @@ pub(super) fn lease(policy: Policy, usual: Duration, deadline: Option<Instant>) 
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use onetap_store::{Batch, Memory, Round, Store, idem::{Claimed, Committed, Config, Idempotency}};
+/// # use onetap_store::{Batch, Memory, Round, Store, idem::{Claimed, Committed, Idempotency}};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
-/// # let idem = Idempotency::new(store.clone(), Config::default());
+/// # let idem = Idempotency::new(store.clone());
 /// # let (lock, release, writes) = (Batch::new(), Batch::new(), Batch::new());
 /// let claim = idem.call("event:42").claim()?;
 /// let mut round = Round::new();

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::MAX_KEY;
-use crate::MAX_NAME;
-use onetap_config::{ConfigError, Variables};
+use crate::{ConfigError, MAX_NAME, Variables};
 
 /// What may be done about a run of which nothing more was heard: its owner died between the effect and the commit,
 /// or before either.
@@ -22,25 +21,23 @@ pub enum Policy {
 }
 
 /// The settings of an [`Idempotency`](super::Idempotency); the defaults are good ones.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use onetap_store::idem::{Config, Policy};
+/// let week = Duration::from_secs(7 * 86_400);
+/// let config = Config::default().result_ttl(week).policy(Policy::AtMostOnce);
+/// # let _ = config;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What every key of a record begins with (`IDEM_PREFIX`, `idem:`).
-    pub prefix: String,
-    /// How long a result is kept (`IDEM_DEFAULT_TTL_SECONDS`, a day): as long as a caller may come again.
-    pub result_ttl: Duration,
-    /// How long a claim outlives its owner (`IDEM_LOCK_TTL_SECONDS`, 30 s). It is renewed while the function runs,
-    /// so it need not cover the run, only a few round trips.
-    pub lease_ttl: Duration,
-    /// How long a caller waits for somebody else's run (`IDEM_WAIT_TIMEOUT_MS`). Zero, the default, waits until the
-    /// call's deadline, or where it has none until the caller drops it.
-    pub wait_timeout: Duration,
-    /// The first pause between two looks while waiting (`IDEM_WAIT_INTERVAL_MS`, 50 ms). It doubles up to 500 ms.
-    pub wait_interval: Duration,
-    /// What follows a crash.
-    pub policy: Policy,
-    /// So many finished results are remembered in this process, and replayed without asking the store. Zero, the
-    /// default, remembers none.
-    pub cache_size: usize,
+    pub(super) prefix: String,
+    pub(super) result_ttl: Duration,
+    pub(super) lease_ttl: Duration,
+    pub(super) wait_timeout: Duration,
+    pub(super) wait_interval: Duration,
+    pub(super) policy: Policy,
+    pub(super) cache_size: usize,
 }
 
 impl Default for Config {
@@ -58,6 +55,63 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Sets what every key of a record begins with (`IDEM_PREFIX`, `idem:`).
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Config {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets how long a result is kept (`IDEM_DEFAULT_TTL_SECONDS`, a day): as long as a caller may come again.
+    #[must_use]
+    pub fn result_ttl(mut self, ttl: Duration) -> Config {
+        self.result_ttl = ttl;
+        self
+    }
+
+    /// Sets how long a claim outlives its owner (`IDEM_LOCK_TTL_SECONDS`, 30 s). It is renewed while the function runs,
+    /// so it need not cover the run, only a few round trips.
+    #[must_use]
+    pub fn lease_ttl(mut self, ttl: Duration) -> Config {
+        self.lease_ttl = ttl;
+        self
+    }
+
+    /// How long a claim outlives its owner.
+    pub fn get_lease_ttl(&self) -> Duration {
+        self.lease_ttl
+    }
+
+    /// Sets how long a caller waits for somebody else's run (`IDEM_WAIT_TIMEOUT_MS`). Zero, the default, waits until the
+    /// call's deadline, or where it has none until the caller drops it.
+    #[must_use]
+    pub fn wait_timeout(mut self, timeout: Duration) -> Config {
+        self.wait_timeout = timeout;
+        self
+    }
+
+    /// Sets the first pause between two looks while waiting (`IDEM_WAIT_INTERVAL_MS`, 50 ms). It doubles up to 500 ms.
+    #[must_use]
+    pub fn wait_interval(mut self, interval: Duration) -> Config {
+        self.wait_interval = interval;
+        self
+    }
+
+    /// Sets what follows a crash ([`Policy::AtLeastOnce`]).
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Config {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets how many finished results are remembered in this process, and replayed without asking the store. Zero, the
+    /// default, remembers none.
+    #[must_use]
+    pub fn cache_size(mut self, results: usize) -> Config {
+        self.cache_size = results;
+        self
+    }
+
     /// Reads the `IDEM_*` variables; what is unset keeps its default.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
         let default = Config::default();

@@ -18,7 +18,7 @@ const PURPOSE: &[u8] = b"effect";
 ///
 /// ```
 /// # use std::{collections::HashSet, sync::{Arc, Mutex}, time::Duration};
-/// # use onetap_store::{Memory, Store, idem::{Claimed, Config, EffectKey, Idempotency}};
+/// # use onetap_store::{Memory, Store, idem::{Claimed, EffectKey, Idempotency}};
 /// /// A receiver that dedupes.
 /// #[derive(Default)]
 /// struct Bank(Mutex<HashSet<String>>);
@@ -33,7 +33,7 @@ const PURPOSE: &[u8] = b"effect";
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
-/// # let idem = Idempotency::new(Arc::clone(&store), Config::default());
+/// # let idem = Idempotency::new(Arc::clone(&store));
 /// let bank = Bank::default();
 /// # let claim = idem.call("order:42").claim()?;
 /// # let answer = store.commit(&claim.batch()).await?;

@@ -5,10 +5,10 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use onetap_store::{Memory, idem::{Config, Idempotency}};
+//! use onetap_store::{Memory, idem::Idempotency};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+//! let idem = Idempotency::new(Arc::new(Memory::new()));
 //! for _ in 0..2 {
 //!     let receipt = idem.execute("order:42", || async { charge(120).await }).await?;
 //!     assert_eq!(receipt, "charged 120"); // the second time from the record
@@ -154,8 +154,13 @@ struct Inner {
 }
 
 impl Idempotency {
+    /// An engine over `store`, with the [default](Config::default) settings.
+    pub fn new(store: Arc<dyn Store>) -> Idempotency {
+        Idempotency::with_config(store, Config::default())
+    }
+
     /// An engine over `store`.
-    pub fn new(store: Arc<dyn Store>, config: Config) -> Idempotency {
+    pub fn with_config(store: Arc<dyn Store>, config: Config) -> Idempotency {
         let cache = Cache::new(config.cache_size);
         Idempotency(Arc::new(Inner { store, config, cache }))
     }
@@ -198,10 +203,10 @@ impl Idempotency {
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
-    /// # use onetap_store::{Batch, Edit, Key, Memory, Store, Values, idem::{Config, Idempotency}};
+    /// # use onetap_store::{Batch, Edit, Key, Memory, Store, Values, idem::Idempotency};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
-    /// # let idem = Idempotency::new(store.clone(), Config::default());
+    /// # let idem = Idempotency::new(store.clone());
     /// let balance = Key::new("balance")?;
     /// let deposit = |there: &Values| {
     ///     let sum = there.get(&balance).unwrap_or("0").parse::<u32>()? + 120;

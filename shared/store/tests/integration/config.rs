@@ -154,34 +154,37 @@ fn an_address_that_nothing_can_connect_to_is_refused_at_the_start() {
 
 #[test]
 fn what_is_unset_has_the_documented_default() {
-    let config = config(&[("STORE", "memory")]).unwrap();
-    assert_eq!((config.timeout, config.poll), (Duration::from_millis(500), Duration::from_millis(500)));
+    let half_a_second = [("STORE", "memory"), ("STORE_TIMEOUT_MS", "500"), ("SSE_POLL_MS", "500")];
+    assert_eq!(config(&half_a_second[..1]).unwrap(), config(&half_a_second).unwrap());
+    let long = [("STORE", "memory"), ("STORE_TIMEOUT_MS", "700"), ("SSE_POLL_MS", "900")];
+    let set = config(&long[..1]).unwrap().timeout(Duration::from_millis(700));
+    assert_eq!(set.poll_interval(Duration::from_millis(900)), config(&long).unwrap());
 }
 
 #[test]
 fn vercel_names_are_accepted() {
     let names =
         [("STORE", "upstash"), ("KV_REST_API_URL", "https://a.upstash.io/"), ("KV_REST_API_TOKEN", "t")];
-    let Backend::Upstash { url, .. } = config(&names).unwrap().backend else { panic!("not upstash") };
-    assert_eq!(url, "https://a.upstash.io");
+    let own_names = [
+        ("STORE", "upstash"),
+        ("UPSTASH_REDIS_REST_URL", "https://a.upstash.io"),
+        ("UPSTASH_REDIS_REST_TOKEN", "t"),
+    ];
+    assert_eq!(config(&names).unwrap(), config(&own_names).unwrap());
+    assert_eq!(config(&names).unwrap().backend(), Backend::Upstash);
     let wrong = config(&with(&names, "KV_REST_API_URL", Some("a.upstash.io"))).unwrap_err();
     assert!(wrong.starts_with("KV_REST_API_URL:"), "the name that was used: {wrong}");
 }
 
 #[test]
 fn the_endpoint_is_the_one_the_sdk_would_read() {
-    let endpoint = |more: &[(&'static str, &'static str)]| match config(&[&DYNAMODB[..], more].concat())
-        .unwrap()
-        .backend
-    {
-        Backend::DynamoDb { endpoint, .. } => endpoint,
-        _ => panic!("not dynamodb"),
-    };
+    let read = |more: &[(&'static str, &'static str)]| config(&[&DYNAMODB[..], more].concat()).unwrap();
     let (any, own) = (("AWS_ENDPOINT_URL", "http://any"), ("AWS_ENDPOINT_URL_DYNAMODB", "http://own"));
-    assert_eq!(endpoint(&[]), None);
-    assert_eq!(endpoint(&[any]).as_deref(), Some("http://any"));
-    assert_eq!(endpoint(&[any, own]).as_deref(), Some("http://own"));
-    assert_eq!(endpoint(&[own, ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")]), None);
+    let own_of_any = ("AWS_ENDPOINT_URL_DYNAMODB", "http://any");
+    assert_ne!(read(&[]), read(&[own]));
+    assert_eq!(read(&[any]), read(&[own_of_any]));
+    assert_eq!(read(&[any, own]), read(&[own]));
+    assert_eq!(read(&[own, ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")]), read(&[]));
 }
 
 #[test]

@@ -52,8 +52,8 @@ impl Health for Counting {
 }
 
 async fn serve(store: Arc<dyn Store>) -> (HealthClient<Channel>, Counting) {
-    let config = Config { wait_timeout: Duration::from_millis(100), ..Config::default() };
-    let layer = GrpcIdempotencyLayer::unary(Idempotency::new(store, config), [CHECK]);
+    let config = Config::default().wait_timeout(Duration::from_millis(100));
+    let layer = GrpcIdempotencyLayer::unary(Idempotency::with_config(store, config), [CHECK]);
     serve_with(layer).await
 }
 
@@ -142,7 +142,7 @@ async fn a_message_over_the_limit_is_refused_and_the_service_is_not_asked() {
         "without a key it passes"
     );
 
-    let idem = Idempotency::new(memory(), Config::default());
+    let idem = Idempotency::new(memory());
     let (mut client, _) = serve_with(GrpcIdempotencyLayer::unary(idem, [CHECK]).max_request(2 << 20)).await;
     for _ in 0..2 {
         assert_eq!(client.check(check(&large, Some("key"))).await.unwrap().get_ref().status, 1);
@@ -170,7 +170,7 @@ async fn a_store_that_is_down_is_unavailable_and_the_service_is_not_asked() {
 
 #[tokio::test]
 async fn callers_and_metadata_names_are_configurable() {
-    let idem = Idempotency::new(memory(), Config::default());
+    let idem = Idempotency::new(memory());
     let layer = GrpcIdempotencyLayer::unary(idem, [CHECK])
         .metadata("x-request-id".parse().unwrap())
         .caller(|parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned()));

@@ -114,8 +114,8 @@ fn counting(
 }
 
 fn layer(store: &Arc<dyn Store>) -> IdempotencyLayer {
-    let config = Config { wait_timeout: Duration::from_millis(100), ..Config::default() };
-    IdempotencyLayer::new(Idempotency::new(Arc::clone(store), config))
+    let config = Config::default().wait_timeout(Duration::from_millis(100));
+    IdempotencyLayer::new(Idempotency::with_config(Arc::clone(store), config))
 }
 
 async fn ask<S, R>(service: &Wrapped<S>, request: Request<Body>) -> Answer
@@ -393,7 +393,7 @@ async fn a_client_that_hangs_up_does_not_lose_the_commit() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_hangs_up_while_it_waits_waits_no_longer() {
     let counting = Faulty::counting(memory());
-    let idem = Idempotency::new(counting.clone(), Config::default());
+    let idem = Idempotency::new(counting.clone());
     let service = IdempotencyLayer::new(idem).layer(tower::service_fn(|_: Request<Body>| async {
         std::future::pending::<()>().await;
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
@@ -593,7 +593,7 @@ async fn an_answer_that_cannot_be_recorded_is_given_all_the_same() {
 
 /// The answer to `second` while the first request of its key never ends, and how long it took.
 async fn waited(second: Request<Body>) -> (u16, Duration) {
-    let idem = Idempotency::new(memory(), Config::default());
+    let idem = Idempotency::new(memory());
     let service = IdempotencyLayer::new(idem).layer(tower::service_fn(|_: Request<Body>| async {
         std::future::pending::<()>().await;
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))

@@ -39,7 +39,7 @@ async fn a_waiter_looks_after_50_ms_doubling_to_500() {
     let store = memory();
     let _owner = claim(&store, &engine(&store, LONG), "key").await;
     let counting = Faulty::counting(Arc::clone(&store));
-    let idem = Idempotency::new(Arc::clone(&counting) as Arc<dyn Store>, Config::default());
+    let idem = Idempotency::new(Arc::clone(&counting) as Arc<dyn Store>);
     // At 0, 50, 150, 350, 750, 1250, 1750 and 2250 ms; the deadline is no time to claim anything.
     let call = idem.call("key").deadline(Instant::now() + Duration::from_millis(2500));
     let started = Instant::now();
@@ -372,14 +372,12 @@ fn the_configuration_has_the_documented_defaults_and_names_what_is_wrong() {
         ("IDEM_WAIT_TIMEOUT_MS", "1500"),
         ("IDEM_WAIT_INTERVAL_MS", "20"),
     ]);
-    let expected = Config {
-        prefix: "once:".into(),
-        result_ttl: Duration::from_secs(60),
-        lease_ttl: Duration::from_secs(5),
-        wait_timeout: Duration::from_millis(1500),
-        wait_interval: Duration::from_millis(20),
-        ..Config::default()
-    };
+    let expected = Config::default()
+        .prefix("once:")
+        .result_ttl(Duration::from_secs(60))
+        .lease_ttl(Duration::from_secs(5))
+        .wait_timeout(Duration::from_millis(1500))
+        .wait_interval(Duration::from_millis(20));
     assert_eq!(all.unwrap(), expected);
     for (variable, value) in [
         ("IDEM_PREFIX", "x".repeat(2000).as_str()),

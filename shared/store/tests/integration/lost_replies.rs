@@ -134,7 +134,7 @@ async fn a_lease_whose_reply_was_lost_and_that_cannot_ask_again_may_be_held() {
     let key = Names::new().key("lock");
     let lost = || vec![Trouble::ReplyLost, Trouble::NotSent];
     let store: Arc<dyn Store> = Faulty::first(Arc::clone(&memory), lost());
-    let error = Lease::acquire(&store, key.clone(), HOUR).await.expect_err("no answer");
+    let error = Lease::acquire(&store, key.clone()).await.expect_err("no answer");
     assert!(error.maybe_applied(), "{error:?}");
     assert!(memory.get(&key).await.unwrap().is_some(), "it is held");
 }
@@ -145,7 +145,7 @@ async fn a_release_whose_reply_was_lost_and_that_cannot_ask_again_may_have_freed
     let key = Names::new().key("lock");
     let lost = vec![Trouble::Pass, Trouble::ReplyLost, Trouble::NotSent];
     let store: Arc<dyn Store> = Faulty::first(Arc::clone(&memory), lost);
-    let Ok(Acquire::Acquired(lease)) = Lease::acquire(&store, key.clone(), HOUR).await else {
+    let Ok(Acquire::Acquired(lease)) = Lease::acquire(&store, key.clone()).await else {
         panic!("nobody holds it");
     };
     let error = lease.release().await.expect_err("no answer");

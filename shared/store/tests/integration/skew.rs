@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use onetap_servers::{Dynamo, create_table};
 use onetap_store::idem::{Claimed, Committed, Config, Idempotency, Run};
-use onetap_store::lease::Acquire;
+use onetap_store::lease::{Acquire, Request};
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, Credentials, DynamoDb, Expect, Lease, Store};
+use onetap_store::{Batch, Commit, Credentials, DynamoDb, Expect, Store};
 use tokio::time::Instant;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ async fn two_clocks(millis: i64) -> (Dynamo, Arc<dyn Store>, Arc<dyn Store>) {
 }
 
 async fn claim(store: &Arc<dyn Store>, key: &str) -> Run {
-    let idem = Idempotency::new(Arc::clone(store), Config { lease_ttl: LEASE, ..Config::default() });
+    let idem = Idempotency::with_config(Arc::clone(store), Config::default().lease_ttl(LEASE));
     let claim = idem.call(key).claim().unwrap();
     let sent = Instant::now();
     let answer = store.commit(&claim.batch()).await.unwrap();
@@ -57,7 +57,7 @@ async fn two_clocks_a_lease_apart_give_one_committed_result() {
         assert!(matches!(stale, Committed::Lost), "the stale owner: {stale:?}");
         assert!(matches!(current, Committed::Recorded), "its successor: {current:?}");
         for store in [&slow, &fast] {
-            let idem = Idempotency::new(Arc::clone(store), Config::default());
+            let idem = Idempotency::new(Arc::clone(store));
             let result = idem.execute(&key, || async { Err::<String, &str>("it ran again") }).await;
             assert_eq!(result.unwrap(), "second");
         }
@@ -69,7 +69,11 @@ async fn two_clocks_a_lease_apart_may_hold_one_lock_and_only_one_writes_under_it
     let (_server, slow, fast) = two_clocks(LEASE.as_millis() as i64 + 1).await;
     let names = Names::new();
     let (lock, key) = (names.key("lock"), names.key("k"));
-    let take = async |store: &Arc<dyn Store>| match Lease::acquire(store, lock.clone(), LEASE).await.unwrap()
+    let take = async |store: &Arc<dyn Store>| match Request::new(lock.clone())
+        .ttl(LEASE)
+        .acquire(store)
+        .await
+        .unwrap()
     {
         Acquire::Acquired(lease) => lease,
         Acquire::Held => panic!("held"),

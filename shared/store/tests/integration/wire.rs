@@ -26,10 +26,10 @@ fn event(names: &Names, job: usize, seq: u64) -> Batch {
 }
 
 async fn lock_and_release(store: &Arc<dyn Store>, names: &Names) {
-    let Acquire::Acquired(lease) = Lease::acquire(store, names.key("lock"), HOUR).await.unwrap() else {
+    let Acquire::Acquired(lease) = Lease::acquire(store, names.key("lock")).await.unwrap() else {
         panic!("held");
     };
-    assert!(matches!(Lease::acquire(store, names.key("lock"), HOUR).await, Ok(Acquire::Held)));
+    assert!(matches!(Lease::acquire(store, names.key("lock")).await, Ok(Acquire::Held)));
     let _ = lease.release().await.unwrap();
 }
 

@@ -37,7 +37,7 @@ fn no_delivery_outlives_its_lock_or_its_claim() {
         let lock = config.lock.expect("there is a lock by default");
         assert!(timeout <= lock.ttl.as_secs(), "a timeout of {timeout} s, a lock of {seconds} s");
         assert!(
-            timeout <= config.idem.lease_ttl.as_secs(),
+            timeout <= config.idem.get_lease_ttl().as_secs(),
             "a timeout of {timeout} s, a claim that ends before"
         );
         assert!(timeout >= 2, "LINE's two seconds fit into {timeout} s");

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::{HOUR, Names, SHORT, applied, holds, is, texts};
 use crate::edit::{Edit, Error, Values};
 use crate::idem::{Claimed, Config, Idempotency};
-use crate::lease::{Acquire, Lease};
+use crate::lease::{Acquire, Request};
 use crate::testing::{Fault, Faulty, Gate};
 use crate::{Batch, Expect, Keep, Key, Store};
 
@@ -163,8 +163,7 @@ pub async fn a_recorded_edit_happens_once_whichever_replies_are_lost(store: Arc<
             });
             let lossy: Arc<dyn Store> = lossy;
             for store in [&lossy, &store, &store] {
-                let idem =
-                    Idempotency::new(Arc::clone(store), Config { lease_ttl: SHORT, ..Config::default() });
+                let idem = Idempotency::with_config(Arc::clone(store), Config::default().lease_ttl(SHORT));
                 match idem.edit(&id, Edit::of(&key), |there| increment(&key, there)).await {
                     Ok(n) => assert_eq!(n, 1, "{first} {second}"),
                     // A read whose reply is lost is not read again: nothing was written, and the key is free.
@@ -179,7 +178,7 @@ pub async fn a_recorded_edit_happens_once_whichever_replies_are_lost(store: Arc<
 pub async fn a_recorded_edit_of_a_run_that_was_taken_over_writes_nothing(store: Arc<dyn Store>) {
     let names = Names::new();
     let (key, id) = (names.key("edited"), format!("{names:?}"));
-    let engine = |lease_ttl| Idempotency::new(Arc::clone(&store), Config { lease_ttl, ..Config::default() });
+    let engine = |ttl| Idempotency::with_config(Arc::clone(&store), Config::default().lease_ttl(ttl));
     let claim = engine(SHORT).call(&id).claim().unwrap();
     let (sent, answer) = (Instant::now(), store.commit(&claim.batch()).await.unwrap());
     let Ok(Claimed::Mine(mut run)) = claim.outcome(sent, answer) else { panic!("nobody else asked") };
@@ -193,7 +192,7 @@ pub async fn a_recorded_edit_of_a_run_that_was_taken_over_writes_nothing(store: 
 pub async fn an_edit_under_a_lost_lease_writes_nothing(store: Arc<dyn Store>) {
     let names = Names::new();
     let (key, lock) = (names.key("edited"), names.key("lock"));
-    let Acquire::Acquired(lease) = Lease::acquire(&store, lock.clone(), HOUR).await.unwrap() else {
+    let Acquire::Acquired(lease) = Request::new(lock.clone()).ttl(HOUR).acquire(&store).await.unwrap() else {
         panic!("nobody else asked")
     };
     let edit = || Edit::of(&key).guarded_by(&lease);
@@ -237,7 +236,8 @@ pub async fn a_lost_request_is_not_taken_for_a_write(store: Arc<dyn Store>) {
 pub async fn a_held_lease_outlives_a_lost_request(store: Arc<dyn Store>) {
     let names = Names::new();
     let key = names.key("edited");
-    let Acquire::Acquired(lease) = Lease::acquire(&store, names.key("lock"), HOUR).await.unwrap() else {
+    let Acquire::Acquired(lease) = Request::new(names.key("lock")).ttl(HOUR).acquire(&store).await.unwrap()
+    else {
         panic!("nobody else asked")
     };
     let lossy = Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::RequestLost]);
@@ -249,12 +249,12 @@ pub async fn a_held_lease_outlives_a_lost_request(store: Arc<dyn Store>) {
 pub async fn an_edit_with_a_record_that_loses_its_lease_frees_its_key(store: Arc<dyn Store>) {
     let names = Names::new();
     let (key, lock, id) = (names.key("edited"), names.key("lock"), format!("{names:?}"));
-    let Acquire::Acquired(lease) = Lease::acquire(&store, lock.clone(), HOUR).await.unwrap() else {
+    let Acquire::Acquired(lease) = Request::new(lock.clone()).ttl(HOUR).acquire(&store).await.unwrap() else {
         panic!("nobody else asked")
     };
     let token = store.get(&lock).await.unwrap().unwrap();
     applied(&store, Batch::new().put(&lock, is(&token), "another holder", HOUR)).await;
-    let idem = Idempotency::new(Arc::clone(&store), Config::default());
+    let idem = Idempotency::new(Arc::clone(&store));
     let guarded = Edit::of(&key).guarded_by(&lease);
     let ended = idem.edit(&id, guarded, |there| increment(&key, there)).await;
     assert!(matches!(ended, Err(crate::idem::Error::Function(Error::LeaseLost))), "{ended:?}");

@@ -6,18 +6,18 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{HOUR, Names, SHORT, applied, holds, in_time, refused, rejected};
-use crate::lease::{Acquire, Release, Renewal};
+use crate::lease::{Acquire, Release, Renewal, Request};
 use crate::{Batch, Commit, Expect, Key, Lease, Store};
 
 async fn acquired(store: &Arc<dyn Store>, key: &Key, ttl: Duration) -> Lease {
-    match Lease::acquire(store, key.clone(), ttl).await.unwrap() {
+    match Request::new(key.clone()).ttl(ttl).acquire(store).await.unwrap() {
         Acquire::Acquired(lease) => lease,
         Acquire::Held => panic!("held"),
     }
 }
 
 async fn is_held(store: &Arc<dyn Store>, key: &Key) -> bool {
-    match Lease::acquire(store, key.clone(), HOUR).await.unwrap() {
+    match Lease::acquire(store, key.clone()).await.unwrap() {
         Acquire::Held => true,
         Acquire::Acquired(lease) => {
             assert_eq!(lease.release().await.unwrap(), Release::Released);

@@ -6,7 +6,7 @@ use onetap_store::testing::Fault;
 use super::*;
 
 fn careful(store: &Arc<dyn Store>, lease_ttl: Duration) -> Idempotency {
-    Idempotency::new(Arc::clone(store), Config { policy: Policy::AtMostOnce, ..config(lease_ttl) })
+    Idempotency::with_config(Arc::clone(store), config(lease_ttl).policy(Policy::AtMostOnce))
 }
 
 /// A claim whose owner should have ended in 1970.

@@ -306,9 +306,9 @@ pub async fn a_value_that_json_cannot_carry_is_returned_and_not_kept(store: Arc<
 pub async fn nested_and_parallel_calls_keep_their_own_keys_and_configurations(store: Arc<dyn Store>) {
     let (outer, inner) = (fresh("outer"), fresh("inner"));
     let one = engine(&store, LONG);
-    let two = Idempotency::new(
+    let two = Idempotency::with_config(
         Arc::clone(&store),
-        Config { prefix: "other:".into(), policy: Policy::AtMostOnce, ..config(LONG) },
+        config(LONG).prefix("other:").policy(Policy::AtMostOnce),
     );
     for _ in 0..2 {
         let nested = || async {
@@ -353,8 +353,9 @@ pub async fn an_unreadable_record_stops_the_call_and_stays(store: Arc<dyn Store>
 
 pub async fn a_cached_result_costs_no_round_trip_and_still_knows_its_payload(store: Arc<dyn Store>) {
     let faulty = Faulty::counting(Arc::clone(&store));
-    let cached = Config { cache_size: 2, ..config(LONG) };
-    let (idem, runs) = (Idempotency::new(Arc::clone(&faulty) as Arc<dyn Store>, cached), Runs::default());
+    let cached = config(LONG).cache_size(2);
+    let (idem, runs) =
+        (Idempotency::with_config(Arc::clone(&faulty) as Arc<dyn Store>, cached), Runs::default());
     let keys: Vec<String> = (0..3).map(|_| fresh("cache")).collect();
     let call = |n: usize, payload: &str| idem.call(&keys[n]).fingerprint(payload).ttl(LONG);
 

@@ -160,16 +160,16 @@ pub fn fresh(name: &str) -> String {
 }
 
 pub fn config(lease_ttl: Duration) -> Config {
-    Config { lease_ttl, wait_interval: Duration::from_millis(10), ..Config::default() }
+    Config::default().lease_ttl(lease_ttl).wait_interval(Duration::from_millis(10))
 }
 
 pub fn engine(store: &Arc<dyn Store>, lease_ttl: Duration) -> Idempotency {
-    Idempotency::new(Arc::clone(store), config(lease_ttl))
+    Idempotency::with_config(Arc::clone(store), config(lease_ttl))
 }
 
 /// An engine whose calls to the store are counted, or meet faults.
 pub fn over(faulty: &Arc<Faulty>, lease_ttl: Duration) -> Idempotency {
-    Idempotency::new(Arc::clone(faulty) as Arc<dyn Store>, config(lease_ttl))
+    Idempotency::with_config(Arc::clone(faulty) as Arc<dyn Store>, config(lease_ttl))
 }
 
 /// How often a function ran.

@@ -85,17 +85,17 @@ pub async fn what_an_earlier_round_had_written_is_the_result(store: Arc<dyn Stor
 
 pub async fn a_transaction_needs_no_policy(store: Arc<dyn Store>) {
     let (key, counter) = (fresh("transact"), counter());
-    let careful = Config { policy: Policy::AtMostOnce, ..config(SHORT) };
+    let careful = config(SHORT).policy(Policy::AtMostOnce);
     let gate = Gate::new();
     let held = Faulty::first(Arc::clone(&store), vec![Fault::HeldAfter(gate.clone())]);
-    let held = Idempotency::new(held, careful.clone());
+    let held = Idempotency::with_config(held, careful.clone());
     tokio::select! {
         _ = held.transact(&key, |refusal| increment(&store, &counter, refusal)) => panic!("it is held"),
         () = gate.reached() => {}
     }
     // Under the policy's own rule this would be unknown for ever. Here it is known: without a record, no effect.
     let work = |refusal| increment(&store, &counter, refusal);
-    assert_eq!(Idempotency::new(Arc::clone(&store), careful).transact(&key, work).await.unwrap(), 1);
+    assert_eq!(Idempotency::with_config(Arc::clone(&store), careful).transact(&key, work).await.unwrap(), 1);
 }
 
 pub async fn a_transaction_that_gives_up_writes_nothing(store: Arc<dyn Store>) {

@@ -98,9 +98,9 @@ pub async fn a_waiter_gets_the_owners_result_at_one_round_trip_a_look(store: Arc
 pub async fn waiting_ends_at_the_limit(store: Arc<dyn Store>) {
     let (key, runs) = (fresh("limit"), Runs::default());
     let _owner = claim(&store, &engine(&store, LONG), &key).await;
-    let limited = Config { wait_timeout: Duration::from_millis(150), ..config(LONG) };
+    let limited = config(LONG).wait_timeout(Duration::from_millis(150));
     let started = Instant::now();
-    let ended = Idempotency::new(Arc::clone(&store), limited).execute(&key, || runs.number()).await;
+    let ended = Idempotency::with_config(Arc::clone(&store), limited).execute(&key, || runs.number()).await;
     assert!(matches!(ended, Err(Error::InProgress { left }) if left <= LONG));
     assert!(started.elapsed() >= Duration::from_millis(150));
     assert_eq!(runs.count(), 0);
