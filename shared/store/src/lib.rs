@@ -26,6 +26,8 @@ mod dynamodb;
 mod memory;
 #[cfg(any(feature = "upstash", feature = "redis"))]
 mod redis;
+#[cfg(feature = "sqs")]
+pub mod sqs;
 #[cfg(feature = "testing")]
 pub mod testing;
 

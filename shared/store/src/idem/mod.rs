@@ -90,6 +90,8 @@ mod layer;
 mod owner;
 mod record;
 mod resolve;
+#[cfg(feature = "sqs")]
+mod runs;
 
 use std::fmt;
 use std::sync::Arc;
@@ -111,6 +113,8 @@ pub use layer::{Body, BodyError, Deadline, http};
 pub(crate) use owner::Owner;
 pub(crate) use record::{Outcome, carried};
 pub use resolve::{Resolution, Resolved};
+#[cfg(feature = "sqs")]
+pub(crate) use runs::{Granted, Runs, Settled};
 
 use crate::{Batch, Edit, Store, Values, edit};
 use cache::Cache;
@@ -245,7 +249,7 @@ impl Idempotency {
         self.call(key).resolve(resolution).await
     }
 
-    fn store(&self) -> &Arc<dyn Store> {
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
 

@@ -25,6 +25,9 @@ mod race;
 mod redis;
 mod script;
 mod skew;
+mod sqs;
+mod sqs_backends;
+mod sqs_suite;
 #[path = "../support/mod.rs"]
 mod support;
 mod transport;
