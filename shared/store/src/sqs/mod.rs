@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
-//! use onetap_store::idem::{Config, EffectKeys, Failure, Idempotency};
+//! use onetap_store::idem::{EffectKeys, Failure, Idempotency};
 //! use onetap_store::{Memory, sqs};
 //! use tokio::time::Instant;
 //!
@@ -16,7 +16,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! # let event: aws_lambda_events::sqs::SqsEvent = serde_json::from_str(
 //! #     r#"{"Records":[{"messageId":"1","body":"{\"id\":7}"},{"messageId":"2","body":"no order"}]}"#).unwrap();
-//! let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+//! let idem = Idempotency::new(Arc::new(Memory::new()));
 //! let orders = sqs::Consumer::json(idem, |order: &Order| format!("order:{}", order.id));
 //!
 //! let deadline = Instant::now() + Duration::from_secs(10);
@@ -124,8 +124,8 @@ impl<T> Consumer<T> {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use onetap_store::{Memory, idem::{Config, Idempotency}, sqs::{Consumer, SqsMessage}};
-    /// # let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+    /// # use onetap_store::{Memory, idem::Idempotency, sqs::{Consumer, SqsMessage}};
+    /// # let idem = Idempotency::new(Arc::new(Memory::new()));
     /// // Plain text, named by the id that the producer gave it for a FIFO queue.
     /// let lines = Consumer::new(idem, |message: SqsMessage| {
     ///     let key = message.attributes.get("MessageDeduplicationId")?.clone();

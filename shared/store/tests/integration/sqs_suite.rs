@@ -256,9 +256,7 @@ pub async fn what_is_done_and_cannot_be_recorded_is_done(store: Arc<dyn Store>) 
             1 => Fault::Pass,
             _ => Fault::NotSent,
         });
-        let mut config = config(LONG);
-        config.policy = policy;
-        let idem = Idempotency::new(Arc::clone(&down) as Arc<dyn Store>, config);
+        let idem = Idempotency::with_config(Arc::clone(&down) as Arc<dyn Store>, config(LONG).policy(policy));
         assert_eq!(deliver(idem, fifo(&bodies), &handled).await, NOTHING, "{policy:?}");
         assert_eq!(handled.all(), bodies);
         // Their claims are left, so that another message with such a key does not run at once.
@@ -382,9 +380,7 @@ pub async fn a_late_owners_record_is_refused_and_comes_again(store: Arc<dyn Stor
 }
 
 fn at_most_once(store: &Arc<dyn Store>) -> Idempotency {
-    let mut config = config(STEADY);
-    config.policy = Policy::AtMostOnce;
-    Idempotency::new(Arc::clone(store), config)
+    Idempotency::with_config(Arc::clone(store), config(STEADY).policy(Policy::AtMostOnce))
 }
 
 pub async fn at_most_once_a_crash_is_never_run_again(store: Arc<dyn Store>) {
