@@ -107,6 +107,10 @@ const MAX_RECORDS_PER_ROUND: usize = 100;
 #[cfg(feature = "lambda")]
 const RESPONSE_MARGIN: Duration = Duration::from_millis(300);
 
+/// The longest time that Lambda gives an invocation.
+#[cfg(feature = "lambda")]
+const MAX_INVOCATION: Duration = Duration::from_secs(900);
+
 type Read<T> = dyn Fn(SqsMessage) -> Option<(String, T)> + Send + Sync;
 
 /// Handles batches of messages that are read as `T`, each message once. Build it once and lend it to every invocation.
@@ -184,8 +188,14 @@ impl<T> Consumer<T> {
         F: Fn(T, EffectKeys) -> Fut,
         Fut: Future<Output = Result<(), Failure<E>>>,
     {
-        let now = std::time::SystemTime::now();
-        let left = event.context.deadline().duration_since(now).unwrap_or_default();
+        let left = match event.context.deadline {
+            // A context that somebody made up has none.
+            0 => MAX_INVOCATION,
+            _ => {
+                let now = std::time::SystemTime::now();
+                event.context.deadline().duration_since(now).unwrap_or_default()
+            }
+        };
         let deadline = Instant::now() + left.saturating_sub(RESPONSE_MARGIN);
         Ok(self.handle(event.payload, deadline, handler).await)
     }

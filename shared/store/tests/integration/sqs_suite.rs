@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onetap_sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-use onetap_store::Store;
 use onetap_store::idem::{EffectKeys, Failure, Idempotency, Policy};
 use onetap_store::sqs::Consumer;
 use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::{Memory, Store};
 use tokio::time::{Instant, sleep};
 
 use crate::idem_suite::{LONG, STEADY, Sorry, config, engine, fresh, over, record};
@@ -91,6 +91,14 @@ pub fn bodies(n: usize) -> Vec<String> {
     (0..n).map(|n| fresh(&format!("body {n}"))).collect()
 }
 
+pub fn memory() -> Arc<dyn Store> {
+    Arc::new(Memory::new())
+}
+
+pub fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
 /// Messages are named by their body; one with an empty body is malformed.
 pub fn consumer(idem: Idempotency) -> Consumer<String> {
     Consumer::new(idem, |message: SqsMessage| {
@@ -112,6 +120,12 @@ pub fn failed(response: &SqsBatchResponse) -> Vec<String> {
 
 /// How a handler ends.
 pub type Ended = Result<(), Failure<Sorry>>;
+
+/// A handler that takes a time and succeeds.
+pub async fn slept(time: Duration) -> Ended {
+    sleep(time).await;
+    Ok(())
+}
 
 /// What was handled, in order.
 #[derive(Clone, Default)]
