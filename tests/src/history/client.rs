@@ -167,7 +167,7 @@ impl Client {
         let answer = match lease.renew().await {
             Ok(Renewal::Renewed) => Answer::Applied(Vec::new()),
             Ok(Renewal::Lapsed) => Answer::Refused(vec![(key, None)]),
-            Ok(Renewal::Lost) => Answer::Refused(Vec::new()),
+            Ok(_) => Answer::Refused(Vec::new()),
             Err(error) => (&error).into(),
         };
         self.journal.answer(call_id, answer);
