@@ -9,7 +9,7 @@ async fn greeting() -> Result<String, Error> {
 async fn hello(idem: &Idempotency, request: Request) -> Result<Response<Body>, Error> {
     let id = request.lambda_context().request_id;
     let answer = idem.execute(&id, greeting).await.map_err(|error| error.to_string())?;
-    Ok(Response::new(answer.into_inner().into()))
+    Ok(Response::new(answer.into()))
 }
 
 #[tokio::main(flavor = "current_thread")]
