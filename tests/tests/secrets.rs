@@ -334,7 +334,8 @@ async fn nothing_of_the_idempotency_engine_shows_a_key_a_payload_or_a_value() {
             hides(call("PLANTED-payload"));
             for payload in ["PLANTED-payload", "PLANTED-payload", "PLANTED-other"] {
                 let run = || async { Ok::<_, std::io::Error>("PLANTED-value".to_owned()) };
-                let ended = call(payload).execute(run).await.map(|value| assert_eq!(value, "PLANTED-value"));
+                let ended = call(payload).execute(run).await;
+                let ended = ended.map(|value| assert_eq!(value.into_value(), "PLANTED-value"));
                 hides(&ended);
                 ended.err().into_iter().for_each(|error| shows_nothing("an error", &error.to_string()));
             }

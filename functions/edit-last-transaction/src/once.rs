@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use onetap_ledger::{Attempt, Book, ChangeError, Step};
 use onetap_store::edit;
-use onetap_store::idem::{Call, Error, Idempotency, digest};
+use onetap_store::idem::{Call, Error, Idempotency, Returned, digest};
 use tokio::time::Instant;
 
 use crate::answer::{Answer, Success, failed, problem, replayed};
@@ -42,15 +42,13 @@ pub(crate) async fn once(
     mut attempt: Attempt,
     success: impl Fn(&Step) -> Success,
 ) -> Answer {
-    let mut ran = false;
     let change = keyed.call(idem).edit(attempt.edit(book), |there| {
-        ran = true;
         let (writes, step) = attempt.write(book, there)?;
         Ok((writes, success(&step)))
     });
     match change.await {
-        Ok(success) if ran => success.into(),
-        Ok(success) => replayed(success.into()),
+        Ok(Returned::Executed(success)) => success.into(),
+        Ok(Returned::Replayed(success)) => replayed(success.into()),
         Err(error) => refused(error, book.life()),
     }
 }

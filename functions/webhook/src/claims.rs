@@ -152,9 +152,10 @@ fn claim_outcome(
     let (outcome, label) = match claimed {
         Ok(Claimed::Mine(run)) => return ClaimOutcome::Ours(Some(run)),
         Ok(Claimed::Done(done)) => (ClaimOutcome::Done(done.value().ok()), "replayed"),
-        Ok(Claimed::Late(_) | Claimed::InProgress { .. }) => (ClaimOutcome::Elsewhere, "in_progress"),
         Ok(Claimed::Unknown) => (ClaimOutcome::Elsewhere, "unknown"),
         Ok(Claimed::Mismatch) => (ClaimOutcome::Elsewhere, "mismatch"),
+        // `Late` and `InProgress`: another caller may be running it.
+        Ok(_) => (ClaimOutcome::Elsewhere, "in_progress"),
         // Fail open: the event is handled without dedupe.
         Err(_) => (ClaimOutcome::Ours(None), "store_error"),
     };

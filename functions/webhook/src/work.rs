@@ -200,7 +200,7 @@ impl MarkerWrite {
             (MarkerWrite::Ended(_, Ended::Failed), _) => "failed",
             (MarkerWrite::Ended(run, _), Ok(answer)) => match run.committed(answer) {
                 Committed::Recorded => "executed",
-                Committed::Refused(_) | Committed::Lost => "lost_lease",
+                _ => "lost_lease",
             },
             (MarkerWrite::Ended(..), Err(_)) => "unrecorded",
         });

@@ -24,6 +24,7 @@ use tower_service::Service;
 
 /// Why there is no complete response. It contains no address and no body: both can hold secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Error {
     /// There is no connection: refused, broken or timed out during name look-up, TCP or TLS. Nothing of the request was
     /// sent.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onetap_store::Memory;
-use onetap_store::idem::{Config, EffectKeys, Failure, Idempotency};
+use onetap_store::idem::{EffectKeys, Failure, Idempotency};
 use onetap_store::sqs::{Consumer, SqsEvent};
 use serde_json::json;
 use tokio::time::Instant;
@@ -49,7 +49,7 @@ impl Carrier {
 
 /// Delivers a made-up batch twice, and says what happens.
 pub async fn demo(mut say: impl FnMut(String)) -> Result<(), serde_json::Error> {
-    let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+    let idem = Idempotency::new(Arc::new(Memory::new()));
     let orders = Consumer::json(idem, |order: &Order| format!("order:{}", order.id));
     let event: SqsEvent = serde_json::from_value(json!({"Records": [
         {"messageId": "a", "body": r#"{"id":1,"item":"book"}"#},

@@ -134,6 +134,7 @@ pub enum Acquire {
 /// The answer to [`Lease::renew`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum Renewal {
     /// The lease lasts for another TTL.
     Renewed,

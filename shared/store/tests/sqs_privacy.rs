@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onetap_store::idem::{Config, Failure, Idempotency};
+use onetap_store::idem::{Failure, Idempotency};
 use onetap_store::sqs::{Consumer, SqsEvent};
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Memory, Observed, Store};
@@ -53,7 +53,7 @@ async fn no_log_line_or_metric_names_a_user_or_quotes_a_message() {
         _ => Fault::Pass,
     };
     let store: Arc<dyn Store> = Arc::new(Observed::new(Faulty::new(Arc::new(Memory::new()), plan)));
-    let idem = Idempotency::new(store, Config::default());
+    let idem = Idempotency::new(store);
     let orders =
         Consumer::json(idem, |order: &Order| format!("{}:{}", order.user, order.does)).tied_to_body();
     let does = ["well", "fail", "refuse", "sleep"];

@@ -73,9 +73,9 @@ pub(crate) async fn get(http: &onetap_http::Client, url: &str, deadline: Instant
     *request.uri_mut() = url.parse().map_err(|_| Error::Unavailable)?;
     request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     let response = http.send(request, deadline, MAX_RESPONSE_BYTES).await.map_err(|error| match error {
-        onetap_http::Error::NotConnected | onetap_http::Error::Interrupted => Error::Unavailable,
         onetap_http::Error::TimedOut => Error::Late,
         onetap_http::Error::TooLarge => Error::BadAnswer,
+        _ => Error::Unavailable,
     })?;
     match response.status().as_u16() {
         200 => Ok(response.into_body()),

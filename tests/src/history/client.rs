@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_store::idem::{self, Idempotency, Policy};
+use onetap_store::idem::{self, Idempotency, Policy, Returned};
 use onetap_store::lease::{self, Acquire, Release, Renewal};
 use onetap_store::{
     Batch, Commit, Edit, Error, Expect, Found, Keep, Key, Lease, Log, Position, Store, Value, Values,
@@ -167,7 +167,7 @@ impl Client {
         let answer = match lease.renew().await {
             Ok(Renewal::Renewed) => Answer::Applied(Vec::new()),
             Ok(Renewal::Lapsed) => Answer::Refused(vec![(key, None)]),
-            Ok(Renewal::Lost) => Answer::Refused(Vec::new()),
+            Ok(_) => Answer::Refused(Vec::new()),
             Err(error) => (&error).into(),
         };
         self.journal.answer(call_id, answer);
@@ -236,6 +236,7 @@ impl Client {
             Ok::<String, &str>(value)
         };
         let answer = self.idem.call(&key).policy(Policy::AtMostOnce).execute(run).await;
+        let answer = answer.map(Returned::into_value);
         self.journal.answer(call_id, result(answer));
     }
 

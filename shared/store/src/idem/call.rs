@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::claim::{Claim, Claimed, Committed, Done, Run, lease, life};
 use super::owner::Owner;
 use super::record::{self, Outcome};
-use super::{Consumed, EffectKeys, Error, Failure, Idempotency, MAX_KEY, Policy};
+use super::{Consumed, EffectKeys, Error, Failure, Idempotency, MAX_KEY, Policy, Returned};
 use crate::edit::{self, Edit, Ended, Values, Writer};
 use crate::lease::unique_token;
 use crate::sender::{Retry, Sender};
@@ -26,7 +26,7 @@ const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(500);
 pub struct Call {
     pub(super) idem: Idempotency,
     key: String,
-    fingerprint: Option<String>,
+    fingerprint: Fingerprint,
     deadline: Option<Instant>,
     result_ttl: Duration,
     policy: Policy,
@@ -39,7 +39,7 @@ impl Call {
         Call {
             idem: idem.clone(),
             key: key.to_owned(),
-            fingerprint: None,
+            fingerprint: Fingerprint::None,
             deadline: None,
             result_ttl: config.result_ttl,
             policy: config.policy,
@@ -53,17 +53,24 @@ impl Call {
         let hash = Sha256::digest(payload.as_ref());
         // Half of it is plenty: it has to tell two payloads of one key apart.
         let half = hash.iter().take(16).fold(0u128, |number, byte| number << 8 | u128::from(*byte));
-        self.fingerprint = Some(format!("{half:032x}"));
+        self.fingerprint = Fingerprint::Of(format!("{half:032x}"));
         self
     }
 
-    /// Ties the key to this value as JSON, whatever the order of its maps.
-    pub fn payload(self, payload: &impl Serialize) -> Result<Call, Error> {
-        let mut json = serde_json::to_value(payload)
-            .map_err(|_| crate::Error::rejected("the payload cannot be written as JSON"))?;
-        // A `HashMap` has another order in every process.
-        json.sort_all_objects();
-        Ok(self.fingerprint(json.to_string()))
+    /// Ties the key to this value as JSON, whatever the order of its maps. A call whose payload cannot be written as JSON
+    /// ends with [`Error::InvalidPayload`].
+    pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Call {
+        match serde_json::to_value(payload) {
+            Ok(mut json) => {
+                // A `HashMap` has another order in every process.
+                json.sort_all_objects();
+                self.fingerprint(json.to_string())
+            }
+            Err(_) => {
+                self.fingerprint = Fingerprint::NotJson;
+                self
+            }
+        }
     }
 
     /// Sets the deadline. The lease, the waiting and the calls to the store end there, with one exception: recording a
@@ -108,18 +115,34 @@ impl Call {
         EffectKeys::new(self.record_name())
     }
 
-    /// Runs `f` unless the key has a result; returns the result, this run's or the one before. Both have gone
+    /// Runs `f` unless the key has a result; [returns](Returned) the result, this run's or the one before. Both have gone
     /// through JSON, so that they are equal: what JSON does not carry (`Some(None)` is `null`, as `None` is) is
     /// missing from the first result too.
     ///
     /// `f`'s error is not kept: the next call runs again.
-    pub async fn execute<T, E, F, Fut>(self, f: F) -> Result<T, Error<T, E>>
+    pub async fn execute<T, E, F, Fut>(self, f: F) -> Result<Returned<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
         self.work(|| async { f().await.map_err(Failure::Transient) }, Form::new()).await
+    }
+
+    /// [`execute`](Call::execute) for an `f` that works on `payload`, to which the key is tied: with another payload it is
+    /// refused as a [mismatch](Error::Mismatch). See [`payload`](Call::payload).
+    pub async fn execute_with<'p, P, T, E, F, Fut>(
+        self,
+        payload: &'p P,
+        f: F,
+    ) -> Result<Returned<T>, Error<T, E>>
+    where
+        P: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(&'p P) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.payload(payload).execute(|| f(payload)).await
     }
 
     /// [`execute`](Call::execute) for a layer: the layer checks the size of the value itself, and returns the first value as
@@ -135,12 +158,14 @@ impl Call {
             let outcome = Outcome::of_any_size(&value);
             (value, outcome)
         };
-        self.work(|| async { f().await.map_err(Failure::Transient) }, Form { value, ..Form::new() }).await
+        let form = Form { value, ..Form::new() };
+        let worked = self.work(|| async { f().await.map_err(Failure::Transient) }, form).await;
+        worked.map(Returned::into_value)
     }
 
     /// [`execute`](Call::execute) for an `f` that can tell which of its errors will never go away: those are kept
     /// and replayed like values.
-    pub async fn execute_keeping_failures<T, E, F, Fut>(self, f: F) -> Result<T, Error<T, E>>
+    pub async fn execute_keeping_failures<T, E, F, Fut>(self, f: F) -> Result<Returned<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         E: Serialize + DeserializeOwned,
@@ -155,7 +180,7 @@ impl Call {
         self.work(f, form).await
     }
 
-    async fn work<T, E, F, Fut>(self, f: F, form: Form<T, E>) -> Result<T, Error<T, E>>
+    async fn work<T, E, F, Fut>(self, f: F, form: Form<T, E>) -> Result<Returned<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> Fut,
@@ -165,12 +190,12 @@ impl Call {
             Ok(Begun::Mine(mut run)) => {
                 let mut owner = self.owner(&mut run);
                 let ended = owner.renewing(f()).await;
-                self.conclude(owner, ended, form).await.map(Answer::Executed)
+                self.conclude(owner, ended, form).await.map(Returned::Executed)
             }
-            Ok(Begun::Done(done)) => done.read(form.read_failure).map(Answer::Replayed),
+            Ok(Begun::Done(done)) => done.read(form.read_failure).map(Returned::Replayed),
             Err(error) => Err(error.widen()),
         };
-        count_outcome(answer).map(Answer::into_value)
+        count_outcome(answer)
     }
 
     /// Runs `f` unless it was done before or is being done now; does not wait, and reads no result.
@@ -184,14 +209,14 @@ impl Call {
             Ok(Begun::Mine(mut run)) => {
                 let mut owner = call.owner(&mut run);
                 let ended = owner.renewing(f()).await.map_err(Failure::Transient);
-                call.conclude(owner, ended, Form::new()).await.map(Answer::Executed)
+                call.conclude(owner, ended, Form::new()).await.map(Returned::Executed)
             }
-            Ok(Begun::Done(_)) => Ok(Answer::Replayed(())),
+            Ok(Begun::Done(_)) => Ok(Returned::Replayed(())),
             Err(error) => Err(error.widen()),
         };
         match count_outcome(answer) {
-            Ok(Answer::Executed(())) => Ok(Consumed::Executed),
-            Ok(Answer::Replayed(())) => Ok(Consumed::AlreadyDone),
+            Ok(Returned::Executed(())) => Ok(Consumed::Executed),
+            Ok(Returned::Replayed(())) => Ok(Consumed::AlreadyDone),
             Err(Error::InProgress { .. }) => Ok(Consumed::InProgress),
             Err(error) => Err(error),
         }
@@ -203,7 +228,7 @@ impl Call {
     /// `f` is first given no values. Where the store refuses its writes, it is called again with the values that are there,
     /// to make the writes anew from them, or to give up with an error of its own. Its batch has at most
     /// 24 writes, because the record takes one, and does not name the record's own key. If `f` only reads some keys and decides, [`edit`](Call::edit) is shorter.
-    pub async fn transact<T, E, F, Fut>(self, f: F) -> Result<T, Error<T, E>>
+    pub async fn transact<T, E, F, Fut>(self, f: F) -> Result<Returned<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: FnMut(Values) -> Fut,
@@ -224,7 +249,7 @@ impl Call {
         self,
         edit: Edit<'_>,
         mut step: impl FnMut(&Values) -> Result<(Batch, T), E>,
-    ) -> Result<T, Error<T, edit::Error<E>>>
+    ) -> Result<Returned<T>, Error<T, edit::Error<E>>>
     where
         T: Serialize + DeserializeOwned,
     {
@@ -243,7 +268,7 @@ impl Call {
         edit: Edit<'_>,
         step: F,
         failure: fn(Ended<T, S>) -> Error<T, E>,
-    ) -> Result<T, Error<T, E>>
+    ) -> Result<Returned<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
         F: FnMut(Values) -> Fut,
@@ -262,12 +287,12 @@ impl Call {
                     Err(Ended::TakenOver(_)) => {}
                     Err(_) => call.owner(&mut run).abandon().await,
                 }
-                made.map(Answer::Executed).map_err(failure)
+                made.map(Returned::Executed).map_err(failure)
             }
-            Ok(Begun::Done(done)) => done.read(|_| None).map(Answer::Replayed),
+            Ok(Begun::Done(done)) => done.read(|_| None).map(Returned::Replayed),
             Err(error) => Err(error.widen()),
         };
-        count_outcome(answer).map(Answer::into_value)
+        count_outcome(answer)
     }
 
     /// The first step by itself, for callers that send it together with others: see [`Claim`]. Nobody renews this
@@ -278,13 +303,18 @@ impl Call {
             1..=MAX_KEY => Key::new(self.record_name()).map_err(|_| Error::InvalidKey)?,
             _ => return Err(Error::InvalidKey),
         };
+        let fingerprint = match &self.fingerprint {
+            Fingerprint::None => None,
+            Fingerprint::Of(payload) => Some(payload.clone()),
+            Fingerprint::NotJson => return Err(Error::InvalidPayload),
+        };
         let lease = lease(self.policy, config.lease_ttl, self.deadline).ok_or(Error::DeadlinePassed)?;
         let owner = unique_token();
         Ok(Claim {
-            text: Claim::text_for(&owner, self.fingerprint.as_deref(), self.policy, lease),
+            text: Claim::text_for(&owner, fingerprint.as_deref(), self.policy, lease),
             record,
             owner,
-            fingerprint: self.fingerprint.clone(),
+            fingerprint,
             lease,
             usual_lease: config.lease_ttl,
             result_ttl: life(self.result_ttl),
@@ -434,28 +464,22 @@ fn too_many_conflicts() -> crate::Error {
     crate::Error::not_sent("the writes were refused again and again")
 }
 
+/// What a key is tied to.
+#[derive(Clone)]
+enum Fingerprint {
+    None,
+    /// The hash of a payload.
+    Of(String),
+    /// A payload that cannot be hashed. The call says so when it begins.
+    NotJson,
+}
+
 /// How a call begins.
 enum Begun {
     /// With the right to run.
     Mine(Run),
     /// With a result that was there.
     Done(Done),
-}
-
-/// A value, and where it is from.
-enum Answer<T> {
-    /// This call's run.
-    Executed(T),
-    /// A run before it.
-    Replayed(T),
-}
-
-impl<T> Answer<T> {
-    fn into_value(self) -> T {
-        match self {
-            Answer::Executed(value) | Answer::Replayed(value) => value,
-        }
-    }
 }
 
 /// Converts a result or an error of the function to its record. The value comes back as it reads from the record.
@@ -479,10 +503,10 @@ impl<T: Serialize + DeserializeOwned, E> Form<T, E> {
 }
 
 /// Counts and logs the outcome of a call, without its key.
-fn count_outcome<T, E>(answer: Result<Answer<T>, Error<T, E>>) -> Result<Answer<T>, Error<T, E>> {
+fn count_outcome<T, E>(answer: Result<Returned<T>, Error<T, E>>) -> Result<Returned<T>, Error<T, E>> {
     let outcome = match &answer {
-        Ok(Answer::Executed(_)) => "executed",
-        Ok(Answer::Replayed(_)) => "replayed",
+        Ok(Returned::Executed(_)) => "executed",
+        Ok(Returned::Replayed(_)) => "replayed",
         Err(error) => error.outcome(),
     };
     metrics::counter!("idem_total", "outcome" => outcome).increment(1);

@@ -78,6 +78,7 @@ pub struct Claim {
 /// What the store's answer to a [`Claim`] means.
 #[derive(Debug)]
 #[must_use]
+#[non_exhaustive]
 pub enum Claimed {
     /// Run the function, then commit or abandon.
     Mine(Run),
@@ -178,6 +179,7 @@ pub struct Run {
 /// What the store's answer to a [`Run`]'s commit means.
 #[derive(Debug)]
 #[must_use]
+#[non_exhaustive]
 pub enum Committed {
     /// The result is recorded, with all of the batch, by this send or by an earlier one whose reply was lost.
     Recorded,

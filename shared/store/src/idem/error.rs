@@ -13,6 +13,8 @@ use std::time::Duration;
 pub enum Error<T = Infallible, E = Infallible> {
     /// The key is empty or over 256 bytes. Nothing was asked or run.
     InvalidKey,
+    /// The payload cannot be written as JSON. Nothing was asked or run.
+    InvalidPayload,
     /// The deadline had passed before the function could start. It was not run.
     DeadlinePassed,
     /// The key belongs to another payload, finished or running. Nothing was run or changed.
@@ -53,6 +55,7 @@ impl Error {
     pub fn widen<T, E>(self) -> Error<T, E> {
         match self {
             Error::InvalidKey => Error::InvalidKey,
+            Error::InvalidPayload => Error::InvalidPayload,
             Error::DeadlinePassed => Error::DeadlinePassed,
             Error::Mismatch => Error::Mismatch,
             Error::InProgress { left } => Error::InProgress { left },
@@ -70,6 +73,7 @@ impl<T, E> Error<T, E> {
     pub fn outcome(&self) -> &'static str {
         match self {
             Error::InvalidKey => "invalid_key",
+            Error::InvalidPayload => "invalid_payload",
             Error::DeadlinePassed => "deadline_passed",
             Error::Mismatch => "mismatch",
             Error::InProgress { .. } => "in_progress",
@@ -93,6 +97,7 @@ impl<T, E: fmt::Debug> fmt::Debug for Error<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::InvalidKey => f.write_str("InvalidKey"),
+            Error::InvalidPayload => f.write_str("InvalidPayload"),
             Error::DeadlinePassed => f.write_str("DeadlinePassed"),
             Error::Mismatch => f.write_str("Mismatch"),
             Error::InProgress { left } => f.debug_struct("InProgress").field("left", left).finish(),
@@ -112,6 +117,7 @@ impl<T, E: fmt::Display> fmt::Display for Error<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::InvalidKey => f.write_str("an idempotency key has 1 to 256 bytes"),
+            Error::InvalidPayload => f.write_str("the payload cannot be written as JSON"),
             Error::DeadlinePassed => f.write_str("the deadline passed before the function could start"),
             Error::Mismatch => f.write_str("the idempotency key belongs to another payload"),
             Error::InProgress { .. } => f.write_str("it is being done elsewhere"),

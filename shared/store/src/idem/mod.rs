@@ -24,7 +24,8 @@
 //! - [`edit`](Idempotency::edit) and [`transact`](Idempotency::transact): the effect is a batch of store writes, and is
 //!   committed *together with* the result. For these, exactly once holds through any crash. An edit reads keys and
 //!   decides; a transaction is any function that answers with writes.
-//! - [`call`](Idempotency::call): the same with a payload's fingerprint, a deadline, a life of its own.
+//! - [`call`](Idempotency::call): the same with a payload's fingerprint, a deadline, a life of its own. These also tell a run
+//!   from a replay ([`Returned`]).
 //! - [`EffectKeys`]: keys for effects outside the store, the same in every retry, for receivers that dedupe.
 //! - [`Claim`] and [`Run`]: the steps by themselves, to be sent together with other batches.
 //!
@@ -90,6 +91,7 @@ mod layer;
 mod owner;
 mod record;
 mod resolve;
+mod returned;
 #[cfg(feature = "sqs")]
 mod runs;
 
@@ -113,6 +115,7 @@ pub use layer::{Body, BodyError, Deadline, http};
 pub(crate) use owner::Owner;
 pub(crate) use record::{Outcome, carried};
 pub use resolve::{Resolution, Resolved};
+pub use returned::Returned;
 #[cfg(feature = "sqs")]
 pub(crate) use runs::{Granted, Runs, Settled};
 
@@ -169,7 +172,8 @@ impl Idempotency {
         Idempotency(Arc::new(Inner { store, config, cache }))
     }
 
-    /// A call of `key`, for settings that the shorthands below do not have.
+    /// A call of `key`, for settings that the shorthands below do not have, and for callers that must tell a run from a
+    /// [replay](Returned).
     pub fn call(&self, key: &str) -> Call {
         Call::new(self, key)
     }
@@ -181,7 +185,38 @@ impl Idempotency {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        self.call(key).execute(f).await
+        self.call(key).execute(f).await.map(Returned::into_value)
+    }
+
+    /// [`Call::execute_with`] as configured.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use onetap_store::{Memory, idem::{Error, Idempotency}};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let idem = Idempotency::new(Arc::new(Memory::new()));
+    /// # async fn charge(amount: u32) -> Result<String, std::io::Error> { Ok(format!("charged {amount}")) }
+    /// let pay = |amount: u32| {
+    ///     let idem = &idem;
+    ///     async move { idem.execute_with("order:42", &amount, |amount| charge(*amount)).await }
+    /// };
+    /// assert_eq!(pay(120).await?, "charged 120");
+    /// assert!(matches!(pay(999).await, Err(Error::Mismatch)), "the key belongs to the first payload");
+    /// # Ok(()) }
+    /// ```
+    pub async fn execute_with<'p, P, T, E, F, Fut>(
+        &self,
+        key: &str,
+        payload: &'p P,
+        f: F,
+    ) -> Result<T, Error<T, E>>
+    where
+        P: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(&'p P) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.call(key).execute_with(payload, f).await.map(Returned::into_value)
     }
 
     /// [`Call::consume`], remembered for `ttl`.
@@ -200,7 +235,7 @@ impl Idempotency {
         F: FnMut(Values) -> Fut,
         Fut: Future<Output = Result<(Batch, T), E>>,
     {
-        self.call(key).transact(f).await
+        self.call(key).transact(f).await.map(Returned::into_value)
     }
 
     /// [`Call::edit`] as configured.
@@ -232,7 +267,7 @@ impl Idempotency {
     where
         T: Serialize + DeserializeOwned,
     {
-        self.call(key).edit(edit, step).await
+        self.call(key).edit(edit, step).await.map(Returned::into_value)
     }
 
     /// Settles a key of [`Policy::AtMostOnce`] whose outcome is [unknown](Error::Unknown), after somebody has checked what

@@ -292,8 +292,7 @@ fn failure(error: onetap_http::Error) -> Failure {
     match error {
         onetap_http::Error::Interrupted => Failure::Interrupted,
         onetap_http::Error::NotConnected => Failure::Final(Error::not_sent("no connection")),
-        onetap_http::Error::TimedOut => Failure::Final(Error::unknown("no answer in time")),
-        onetap_http::Error::TooLarge => Failure::Final(Error::unknown("the answer is too large")),
+        other => Failure::Final(Error::unknown(other.to_string())),
     }
 }
 

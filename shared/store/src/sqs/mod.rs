@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
-//! use onetap_store::idem::{Config, EffectKeys, Failure, Idempotency};
+//! use onetap_store::idem::{EffectKeys, Failure, Idempotency};
 //! use onetap_store::{Memory, sqs};
 //! use tokio::time::Instant;
 //!
@@ -16,7 +16,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! # let event: aws_lambda_events::sqs::SqsEvent = serde_json::from_str(
 //! #     r#"{"Records":[{"messageId":"1","body":"{\"id\":7}"},{"messageId":"2","body":"no order"}]}"#).unwrap();
-//! let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+//! let idem = Idempotency::new(Arc::new(Memory::new()));
 //! let orders = sqs::Consumer::json(idem, |order: &Order| format!("order:{}", order.id));
 //!
 //! let deadline = Instant::now() + Duration::from_secs(10);
@@ -107,6 +107,10 @@ const MAX_RECORDS_PER_ROUND: usize = 100;
 #[cfg(feature = "lambda")]
 const RESPONSE_MARGIN: Duration = Duration::from_millis(300);
 
+/// The longest time that Lambda gives an invocation.
+#[cfg(feature = "lambda")]
+const MAX_INVOCATION: Duration = Duration::from_secs(900);
+
 type Read<T> = dyn Fn(SqsMessage) -> Option<(String, T)> + Send + Sync;
 
 /// Handles batches of messages that are read as `T`, each message once. Build it once and lend it to every invocation.
@@ -124,8 +128,8 @@ impl<T> Consumer<T> {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use onetap_store::{Memory, idem::{Config, Idempotency}, sqs::{Consumer, SqsMessage}};
-    /// # let idem = Idempotency::new(Arc::new(Memory::new()), Config::default());
+    /// # use onetap_store::{Memory, idem::Idempotency, sqs::{Consumer, SqsMessage}};
+    /// # let idem = Idempotency::new(Arc::new(Memory::new()));
     /// // Plain text, named by the id that the producer gave it for a FIFO queue.
     /// let lines = Consumer::new(idem, |message: SqsMessage| {
     ///     let key = message.attributes.get("MessageDeduplicationId")?.clone();
@@ -184,8 +188,14 @@ impl<T> Consumer<T> {
         F: Fn(T, EffectKeys) -> Fut,
         Fut: Future<Output = Result<(), Failure<E>>>,
     {
-        let now = std::time::SystemTime::now();
-        let left = event.context.deadline().duration_since(now).unwrap_or_default();
+        let left = match event.context.deadline {
+            // A context that somebody made up has none.
+            0 => MAX_INVOCATION,
+            _ => {
+                let now = std::time::SystemTime::now();
+                event.context.deadline().duration_since(now).unwrap_or_default()
+            }
+        };
         let deadline = Instant::now() + left.saturating_sub(RESPONSE_MARGIN);
         Ok(self.handle(event.payload, deadline, handler).await)
     }

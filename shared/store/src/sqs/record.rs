@@ -100,7 +100,8 @@ impl Cause {
 impl From<Error> for Cause {
     fn from(error: Error) -> Cause {
         match error {
-            Error::InvalidKey => Cause::InvalidKey,
+            // The payload of a record is text, so that `InvalidPayload` does not come.
+            Error::InvalidKey | Error::InvalidPayload => Cause::InvalidKey,
             Error::DeadlinePassed => Cause::DeadlinePassed,
             Error::Mismatch => Cause::Mismatch,
             Error::InProgress { .. } => Cause::InProgress,

@@ -100,7 +100,11 @@ async fn at_most_once_a_claim_that_the_deadline_cut_off_leaves_its_key_free() {
     assert!(matches!(ended, Err(Error::Store(error)) if error.maybe_applied()));
     assert_eq!(runs.count(), 0);
     tokio::time::sleep(LONG * 2).await;
-    assert_eq!(call(&engine(&store, LONG)).execute(|| runs.number()).await.unwrap(), 1, "nothing had run");
+    assert_eq!(
+        call(&engine(&store, LONG)).execute(|| runs.number()).await.unwrap().into_value(),
+        1,
+        "nothing had run"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +194,7 @@ async fn a_run_that_outlasts_its_deadline_is_still_recorded() {
         Ok::<_, Sorry>(7)
     };
     let call = idem.call("key").deadline(Instant::now() + limit);
-    assert_eq!(call.execute(late).await.unwrap(), 7);
+    assert_eq!(call.execute(late).await.unwrap().into_value(), 7);
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,7 +322,7 @@ async fn records_are_the_json_that_the_docs_show() {
         assert_eq!(claim.as_object().unwrap().len(), 2);
         runs.number().await
     });
-    assert_eq!(value.await.unwrap(), 1);
+    assert_eq!(value.await.unwrap().into_value(), 1);
     let result = record(&store, "key").await.unwrap();
     assert!(
         result.starts_with(r#"{"owner":""#)

@@ -27,7 +27,9 @@ mod script;
 mod skew;
 mod sqs;
 mod sqs_backends;
+mod sqs_random;
 mod sqs_suite;
+mod sqs_time;
 #[path = "../support/mod.rs"]
 mod support;
 mod transport;

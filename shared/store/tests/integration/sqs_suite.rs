@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onetap_sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-use onetap_store::Store;
 use onetap_store::idem::{EffectKeys, Failure, Idempotency, Policy};
 use onetap_store::sqs::Consumer;
 use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::{Memory, Store};
 use tokio::time::{Instant, sleep};
 
 use crate::idem_suite::{LONG, STEADY, Sorry, config, engine, fresh, over, record};
@@ -91,6 +91,14 @@ pub fn bodies(n: usize) -> Vec<String> {
     (0..n).map(|n| fresh(&format!("body {n}"))).collect()
 }
 
+pub fn memory() -> Arc<dyn Store> {
+    Arc::new(Memory::new())
+}
+
+pub fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
 /// Messages are named by their body; one with an empty body is malformed.
 pub fn consumer(idem: Idempotency) -> Consumer<String> {
     Consumer::new(idem, |message: SqsMessage| {
@@ -112,6 +120,12 @@ pub fn failed(response: &SqsBatchResponse) -> Vec<String> {
 
 /// How a handler ends.
 pub type Ended = Result<(), Failure<Sorry>>;
+
+/// A handler that takes a time and succeeds.
+pub async fn slept(time: Duration) -> Ended {
+    sleep(time).await;
+    Ok(())
+}
 
 /// What was handled, in order.
 #[derive(Clone, Default)]
@@ -256,9 +270,7 @@ pub async fn what_is_done_and_cannot_be_recorded_is_done(store: Arc<dyn Store>) 
             1 => Fault::Pass,
             _ => Fault::NotSent,
         });
-        let mut config = config(LONG);
-        config.policy = policy;
-        let idem = Idempotency::new(Arc::clone(&down) as Arc<dyn Store>, config);
+        let idem = Idempotency::with_config(Arc::clone(&down) as Arc<dyn Store>, config(LONG).policy(policy));
         assert_eq!(deliver(idem, fifo(&bodies), &handled).await, NOTHING, "{policy:?}");
         assert_eq!(handled.all(), bodies);
         // Their claims are left, so that another message with such a key does not run at once.
@@ -382,9 +394,7 @@ pub async fn a_late_owners_record_is_refused_and_comes_again(store: Arc<dyn Stor
 }
 
 fn at_most_once(store: &Arc<dyn Store>) -> Idempotency {
-    let mut config = config(STEADY);
-    config.policy = Policy::AtMostOnce;
-    Idempotency::new(Arc::clone(store), config)
+    Idempotency::with_config(Arc::clone(store), config(STEADY).policy(Policy::AtMostOnce))
 }
 
 pub async fn at_most_once_a_crash_is_never_run_again(store: Arc<dyn Store>) {

@@ -77,7 +77,8 @@ where
         Err(Error::NotKept) => Err(Trouble::NotKept),
         Err(Error::Unknown) => Err(Trouble::Unknown),
         Err(Error::LostLease { .. }) => Err(Trouble::Overtaken),
-        Err(Error::DeadlinePassed) => Err(Trouble::Unavailable),
+        // The layers set no payload but a fingerprint of bytes.
+        Err(Error::DeadlinePassed | Error::InvalidPayload) => Err(Trouble::Unavailable),
         Err(Error::Store(error)) => {
             tracing::warn!(%error, "a request was not handled");
             Err(Trouble::Unavailable)

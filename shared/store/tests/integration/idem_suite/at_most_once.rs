@@ -123,7 +123,7 @@ pub async fn at_most_once_outlives_a_result_that_is_kept_for_less_than_the_run_t
         assert!(matches!(again, Err(Error::InProgress { .. } | Error::Unknown)), "{again:?}");
         runs.number().await
     };
-    assert_eq!(idem.call(&key).ttl(SHORT).execute(slow).await.unwrap(), 1);
+    assert_eq!(idem.call(&key).ttl(SHORT).execute(slow).await.unwrap().into_value(), 1);
     assert_eq!(runs.count(), 1);
 }
 

@@ -9,6 +9,7 @@ mod at_most_once;
 mod calls;
 mod faults;
 mod owners;
+mod returned;
 mod transactions;
 mod waiting;
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use onetap_store::idem::{Claimed, Config, Error, Idempotency, Run};
+use onetap_store::idem::{Claimed, Config, Error, Idempotency, Returned, Run};
 use onetap_store::lease::unique_token;
 use onetap_store::testing::Faulty;
 use onetap_store::{Commit, Expect, Key, Store};
@@ -27,6 +28,7 @@ pub use at_most_once::*;
 pub use calls::*;
 pub use faults::*;
 pub use owners::*;
+pub use returned::*;
 pub use transactions::*;
 pub use waiting::*;
 
@@ -72,6 +74,13 @@ macro_rules! idem_promises {
             a_cached_result_costs_no_round_trip_and_still_knows_its_payload
             a_call_costs_2_round_trips_a_replay_1_and_elsewhere_1
             a_takeover_costs_2_round_trips
+
+            the_first_call_is_executed_and_its_repeats_are_replayed
+            one_that_waited_for_another_is_replayed
+            a_result_from_the_cache_is_replayed
+            a_takeover_is_executed
+            the_function_works_on_the_payload_that_its_key_is_tied_to
+            a_payload_that_is_no_json_asks_and_runs_nothing
 
             many_callers_at_once_run_it_once
             when_the_first_of_many_fails_one_runs_next

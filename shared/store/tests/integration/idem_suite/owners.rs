@@ -203,7 +203,7 @@ pub async fn an_effect_key_is_the_same_in_every_retry_and_takeover(store: Arc<dy
     let call = engine(&store, LONG).call(&key);
     let effects = call.effect_keys();
     let new = call.execute(|| async { Ok::<_, Sorry>(sent.insert(effects.key("charge"))) });
-    assert!(!new.await.unwrap());
+    assert!(!new.await.unwrap().into_value());
     assert_eq!(sent.len(), 1);
     assert!(!sent.contains(&effects.key("mail")));
 }
