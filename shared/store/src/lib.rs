@@ -40,7 +40,7 @@ pub use config::{Config, Credentials, DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT, op
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use edit::{Edit, Values};
-pub use error::Error;
+pub use error::{Error, Source};
 pub use lease::Lease;
 pub use log::{Keep, MAX_TTL, Position, Record, Ttl};
 #[cfg(feature = "memory")]

@@ -24,6 +24,7 @@ mod race;
 mod redis;
 mod script;
 mod skew;
+mod sources;
 #[path = "../support/mod.rs"]
 mod support;
 mod transport;
