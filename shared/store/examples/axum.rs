@@ -1,47 +1,52 @@
-//! An axum service whose orders are charged once per `Idempotency-Key`, however often they are sent.
+//! Payments with axum: one payment for each `Idempotency-Key`, however often its request is sent.
 //!
 //! ```sh
-//! cargo run -p onetap-store --features tower --example axum
-//! curl -i localhost:3000/orders -H 'Idempotency-Key: 42' -H 'Content-Type: application/json' -d '{"amount":120}'
+//! cargo run -p onetap-store --features tower --example axum    # on port 3000, or: … --example axum -- 8080
+//! curl -i localhost:3000/payments -H 'Idempotency-Key: 42' -H 'Content-Type: application/json' -d '{"amount":120}'
 //! ```
-#![allow(clippy::print_stdout, unreachable_pub, reason = "it says where it listens; the tests use its parts")]
+//!
+//! Send it again: the same payment, and `Idempotency-Replayed: true`. Send another amount with the same key: 422.
+#![allow(clippy::print_stdout, reason = "it says where it listens")]
 
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use axum::{Json, Router};
-use onetap_store::idem::Idempotency;
+use axum::{Extension, Json, Router};
+use onetap_store::Memory;
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::{Memory, Store};
+use onetap_store::idem::{EffectKeys, Idempotency};
+use onetap_store::lease::unique_token;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-/// How often somebody was charged.
-pub type Charges = Arc<AtomicU64>;
-
-async fn order(State(charges): State<Charges>, Json(order): Json<Value>) -> (StatusCode, Json<Value>) {
-    match order["amount"].as_u64() {
-        Some(amount) if amount > 0 => {
-            let number = charges.fetch_add(1, Ordering::SeqCst) + 1;
-            (StatusCode::CREATED, Json(json!({"order": number, "charged": amount})))
-        }
-        _ => (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": "amount must be a positive number"}))),
-    }
+#[derive(Deserialize)]
+struct Payment {
+    amount: u64,
 }
 
-/// The service, on any store.
-pub fn app(store: Arc<dyn Store>, charges: Charges) -> Router {
-    let idempotency = IdempotencyLayer::new(Idempotency::new(store));
-    Router::new().route("/orders", post(order)).layer(idempotency).with_state(charges)
+/// Each run has a payment id of its own. `charge` is what the bank would get as *its* idempotency key: if a run dies
+/// halfway, the next one charges under the same key.
+async fn pay(
+    Extension(effects): Extension<EffectKeys>,
+    Json(payment): Json<Payment>,
+) -> (StatusCode, Json<Value>) {
+    let charge = effects.key("charge").uuid();
+    let paid = json!({"payment": unique_token(), "charge": charge, "amount": payment.amount});
+    (StatusCode::CREATED, Json(paid))
 }
 
 #[tokio::main]
-#[allow(dead_code, reason = "the tests use `app` alone")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    // More than one process share a store: `onetap_store::open(&onetap_store::Config::from_env()?)?`.
+    let idem = Idempotency::new(Arc::new(Memory::new()));
+    let layer = IdempotencyLayer::new(idem).required();
+    let app = Router::new().route("/payments", post(pay)).layer(layer);
+
+    let port = std::env::args().nth(1).unwrap_or_else(|| "3000".to_owned());
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    Ok(axum::serve(listener, app(Arc::new(Memory::new()), Charges::default())).await?)
+    Ok(axum::serve(listener, app).await?)
 }

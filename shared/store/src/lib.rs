@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 
 mod batch;
@@ -25,8 +26,15 @@ mod dynamodb;
 mod memory;
 #[cfg(any(feature = "upstash", feature = "redis"))]
 mod redis;
+#[cfg(feature = "sqs")]
+pub mod sqs;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+/// Its examples are tested with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/coming-from-powertools.md")]
+struct ComingFromPowertools;
 
 use std::fmt::Debug;
 

@@ -153,7 +153,7 @@ impl State {
         }
 
         // Expired entries only use memory, so they are removed on every 1024th commit.
-        if self.commits.is_multiple_of(1024) {
+        if self.commits % 1024 == 0 {
             self.entries.retain(|_, entry| entry.is_live(now));
         }
         Ok(Commit::Applied(positions))

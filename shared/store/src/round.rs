@@ -71,13 +71,23 @@ impl Round {
             [] => Vec::new(),
             batches => store.commit_each(batches).await,
         };
+        self.answered(sent_at, answers)
+    }
+
+    /// The batches, for a sender of its own.
+    #[cfg(feature = "sqs")]
+    pub(crate) fn batches(&self) -> &[Batch] {
+        &self.batches
+    }
+
+    /// The answers to all batches, in their order.
+    pub(crate) fn answered(&self, sent_at: Instant, answers: Vec<Result<Commit, Error>>) -> Answers {
         Answers { round: Arc::clone(&self.id), sent_at, answers: answers.into_iter().map(Some).collect() }
     }
 
     /// Answers every batch with `error`: for a round that is not sent, or that took too long.
     pub fn fail(&self, error: &Error) -> Answers {
-        let answers = self.batches.iter().map(|_| Some(Err(error.clone()))).collect();
-        Answers { round: Arc::clone(&self.id), sent_at: Instant::now(), answers }
+        self.answered(Instant::now(), self.batches.iter().map(|_| Err(error.clone())).collect())
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
+#[cfg(feature = "sqs")]
+use crate::{Answers, Round};
 use crate::{Batch, Commit, Error, Key, Store};
 
 /// Pauses between the sends of one batch: with a store timeout of 500 ms, about three seconds in all.
@@ -73,6 +75,52 @@ impl<'a> Sender<'a> {
                 None => return Err(unknown.unwrap_or(error)),
             }
         }
+    }
+
+    /// Sends `round`, and in further rounds those of its batches that are worth another send, as [`commit`](Sender::commit)
+    /// does with one. Its batches must recognise themselves.
+    #[cfg(feature = "sqs")]
+    pub(crate) async fn send(&self, round: &Round, retry: Retry) -> Answers {
+        let sent_at = Instant::now();
+        let batches = round.batches();
+        let mut answers = self.commit_each(batches, retry).await;
+        for pause in RESEND_PAUSES {
+            let worthwhile = |error: &Error| {
+                error.is_retryable() && (retry == Retry::AllFailures || error.maybe_applied())
+            };
+            let again: Vec<usize> =
+                (0..answers.len()).filter(|n| answers[*n].as_ref().is_err_and(worthwhile)).collect();
+            if again.is_empty() || !self.has_time_for(pause) {
+                break;
+            }
+            sleep(pause).await;
+            let resent: Vec<Batch> = again.iter().map(|n| batches[*n].clone()).collect();
+            for (n, answer) in again.into_iter().zip(self.commit_each(&resent, retry).await) {
+                let lost = answers[n].as_ref().is_err_and(Error::maybe_applied);
+                answers[n] = match answer {
+                    Err(error) if lost => Err(error.after_a_lost_reply()),
+                    answer => answer,
+                };
+            }
+        }
+        round.answered(sent_at, answers)
+    }
+
+    /// Sends `round` once only.
+    #[cfg(feature = "sqs")]
+    pub(crate) async fn send_once(&self, round: &Round) -> Answers {
+        let sent_at = Instant::now();
+        round.answered(sent_at, self.commit_each(round.batches(), Retry::LostReplies).await)
+    }
+
+    #[cfg(feature = "sqs")]
+    async fn commit_each(&self, batches: &[Batch], retry: Retry) -> Vec<Result<Commit, Error>> {
+        if batches.is_empty() {
+            return Vec::new();
+        }
+        let call = async { Ok(self.store.commit_each(batches).await) };
+        let answers = self.in_time(retry, call).await;
+        answers.unwrap_or_else(|error| batches.iter().map(|_| Err(error.clone())).collect())
     }
 
     /// Whether the deadline has passed.

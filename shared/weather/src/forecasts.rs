@@ -249,10 +249,8 @@ impl Forecasts {
                 Err(error) => tracing::warn!(provider = upstream.name(), %error, "no forecast"),
             }
         }
-        match self.stale(township, now) {
-            LookedUp { forecast: None, .. } if let Some(empty) = empty => empty,
-            stale => stale,
-        }
+        let stale = self.stale(township, now);
+        if stale.forecast.is_none() { empty.unwrap_or(stale) } else { stale }
     }
 
     /// A kept forecast that is fresh, of the provider before one of the fallback.

@@ -7,3 +7,4 @@ mod binaries_output;
 mod deploy;
 mod emulator;
 mod load;
+mod outside;

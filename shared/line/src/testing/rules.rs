@@ -50,9 +50,9 @@ fn action(action: &Value, at: &str, errors: &mut Errors) {
             name => text(action, at, name, 1, 300, errors),
         }
     }
-    if let Some(uri) = action.get("uri").and_then(Value::as_str)
-        && !["http:", "https:", "line:", "tel:"].iter().any(|scheme| uri.starts_with(scheme))
-    {
+    let is_known =
+        |uri: &str| ["http:", "https:", "line:", "tel:"].iter().any(|scheme| uri.starts_with(scheme));
+    if action.get("uri").and_then(Value::as_str).is_some_and(|uri| !is_known(uri)) {
         errors.push((format!("{at}.uri"), "invalid uri scheme"));
     }
 }

@@ -45,10 +45,9 @@ impl Cache {
         if kept.records.insert(key.clone(), (record.to_owned(), until)).is_none() {
             kept.order.push_back(key.clone());
         }
-        if kept.order.len() > self.room
-            && let Some(oldest) = kept.order.pop_front()
-        {
-            kept.records.remove(&oldest);
+        if kept.order.len() > self.room {
+            let oldest = kept.order.pop_front();
+            oldest.map(|oldest| kept.records.remove(&oldest));
         }
     }
 

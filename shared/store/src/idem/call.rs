@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::claim::{Claim, Claimed, Committed, Done, Run, lease, life};
 use super::owner::Owner;
 use super::record::{self, Outcome};
-use super::{Consumed, Error, Failure, Idempotency, MAX_KEY, Policy, Returned};
+use super::{Consumed, EffectKeys, Error, Failure, Idempotency, MAX_KEY, Policy, Returned};
 use crate::edit::{self, Edit, Ended, Values, Writer};
 use crate::lease::unique_token;
 use crate::sender::{Retry, Sender};
@@ -107,6 +107,12 @@ impl Call {
     pub fn without_waiting(mut self) -> Call {
         self.waits = false;
         self
+    }
+
+    /// The keys for the effects of this call's function, to be sent to receivers that dedupe. Take them before the call is
+    /// run, and move them into the function.
+    pub fn effect_keys(&self) -> EffectKeys {
+        EffectKeys::new(self.record_name())
     }
 
     /// Runs `f` unless the key has a result; [returns](Returned) the result, this run's or the one before. Both have gone
@@ -294,9 +300,7 @@ impl Call {
     pub fn claim(&self) -> Result<Claim, Error> {
         let config = self.idem.config();
         let record = match self.key.len() {
-            1..=MAX_KEY => {
-                Key::new(format!("{}{}", config.prefix, self.key)).map_err(|_| Error::InvalidKey)?
-            }
+            1..=MAX_KEY => Key::new(self.record_name()).map_err(|_| Error::InvalidKey)?,
             _ => return Err(Error::InvalidKey),
         };
         let fingerprint = match &self.fingerprint {
@@ -317,6 +321,10 @@ impl Call {
             policy: self.policy,
             max_record: self.idem.store().max_value(),
         })
+    }
+
+    fn record_name(&self) -> String {
+        format!("{}{}", self.idem.config().prefix, self.key)
     }
 
     /// Claims the key, and waits while another caller holds it; ends with the right to run, or with a result.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::record::{self, Outcome, State, unreadable};
-use super::{Error, Policy};
+use super::{EffectKeys, Error, Policy};
 use crate::log::MIN_TTL;
 use crate::sender::LATE_CALL_TIMEOUT;
 use crate::{Batch, Commit, Expect, Found, Key, MAX_TTL, Refusal};
@@ -152,10 +152,10 @@ impl Claim {
     pub(super) fn judge(&self, text: &str) -> Result<Claimed, crate::Error> {
         let found = record::parse(text)?;
         // A caller without a fingerprint has nothing to compare.
-        if let (Some(mine), Some(theirs)) = (&self.fingerprint, &found.fingerprint)
-            && mine != theirs
-        {
-            return Ok(Claimed::Mismatch);
+        if let (Some(mine), Some(theirs)) = (&self.fingerprint, &found.fingerprint) {
+            if mine != theirs {
+                return Ok(Claimed::Mismatch);
+            }
         }
         Ok(match found.state {
             State::Done(outcome) => Claimed::Done(Done(outcome)),
@@ -233,6 +233,11 @@ impl Run {
             Commit::Refused(refusal) if self.is_named(&refusal) => Committed::Lost,
             Commit::Refused(refusal) => Committed::Refused(refusal),
         }
+    }
+
+    /// The keys for the effects of this run, to be sent to receivers that dedupe.
+    pub fn effect_keys(&self) -> EffectKeys {
+        EffectKeys::new(self.claim.record.as_str())
     }
 
     /// The latest moment at which the claim may still be mine, by this process's clock.
@@ -328,9 +333,13 @@ impl Done {
     where
         T: DeserializeOwned,
     {
-        match &self.0 {
-            Outcome::Err(json) if let Some(error) = failure(json.get()) => Err(Error::Function(error)),
-            _ => self.value().map_err(Error::widen),
+        let kept = match &self.0 {
+            Outcome::Err(json) => failure(json.get()),
+            Outcome::Ok(_) | Outcome::NotKept => None,
+        };
+        match kept {
+            Some(error) => Err(Error::Function(error)),
+            None => self.value().map_err(Error::widen),
         }
     }
 }

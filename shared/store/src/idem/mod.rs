@@ -26,6 +26,7 @@
 //!   decides; a transaction is any function that answers with writes.
 //! - [`call`](Idempotency::call): the same with a payload's fingerprint, a deadline, a life of its own. These also tell a run
 //!   from a replay ([`Returned`]).
+//! - [`EffectKeys`]: keys for effects outside the store, the same in every retry, for receivers that dedupe.
 //! - [`Claim`] and [`Run`]: the steps by themselves, to be sent together with other batches.
 //!
 //! # The time line
@@ -70,7 +71,8 @@
 //! # What it does not promise
 //!
 //! - *Exactly once* for effects outside the store. Between such an effect and the commit of its result a process
-//!   can die; then it happens again ([`Policy::AtLeastOnce`]) or stays unknown ([`Policy::AtMostOnce`]).
+//!   can die; then it happens again ([`Policy::AtLeastOnce`]) or stays unknown ([`Policy::AtMostOnce`]). A receiver that dedupes by
+//!   an [effect key](EffectKeys) makes it once.
 //! - That a stale owner's function stops. Its commit is refused, and it gets an error; its effects outside the store remain.
 //! - Anything about a key after its result's TTL: what comes then is new.
 //! - Equal clocks. On Redis and in memory the store judges when a lease is over. On DynamoDB each caller's clock
@@ -82,6 +84,7 @@ mod cache;
 mod call;
 mod claim;
 mod config;
+mod effect;
 mod error;
 #[cfg(feature = "tower")]
 mod layer;
@@ -89,6 +92,8 @@ mod owner;
 mod record;
 mod resolve;
 mod returned;
+#[cfg(feature = "sqs")]
+mod runs;
 
 use std::fmt;
 use std::sync::Arc;
@@ -101,13 +106,18 @@ use sha2::{Digest, Sha256};
 pub use call::Call;
 pub use claim::{Claim, Claimed, Committed, Done, Run};
 pub use config::{Config, Policy};
+pub use effect::{EffectKey, EffectKeys};
 pub use error::Error;
+#[cfg(feature = "grpc")]
+pub use layer::grpc;
 #[cfg(feature = "tower")]
-pub use layer::{Body, BodyError, Deadline, grpc, http};
+pub use layer::{Body, BodyError, Deadline, http};
 pub(crate) use owner::Owner;
 pub(crate) use record::{Outcome, carried};
 pub use resolve::{Resolution, Resolved};
 pub use returned::Returned;
+#[cfg(feature = "sqs")]
+pub(crate) use runs::{Granted, Runs, Settled};
 
 use crate::{Batch, Edit, Store, Values, edit};
 use cache::Cache;
@@ -274,7 +284,7 @@ impl Idempotency {
         self.call(key).resolve(resolution).await
     }
 
-    fn store(&self) -> &Arc<dyn Store> {
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
 

@@ -84,18 +84,18 @@ impl Owner<'_> {
         };
         // Under contention a store may name only some of what refused a batch. After a lost reply that could hide that
         // the batch was applied, and the work would be done again.
-        if let Commit::Refused(refusal) = &mut answer
-            && lost
-            && !self.run.is_named(refusal)
-        {
-            let key = &self.run.claim.record;
-            let there = self.sender.get(key, retry).await.map_err(|_| {
-                Error::unknown("the answer to a commit was lost, and its record cannot be read")
-            })?;
-            let found = Refusal::new([(key.clone(), there.clone())]);
-            if self.run.recorded(&Commit::Refused(found)).is_some() {
-                refusal.push(key.clone(), there);
+        match &mut answer {
+            Commit::Refused(refusal) if lost && !self.run.is_named(refusal) => {
+                let key = &self.run.claim.record;
+                let there = self.sender.get(key, retry).await.map_err(|_| {
+                    Error::unknown("the answer to a commit was lost, and its record cannot be read")
+                })?;
+                let found = Refusal::new([(key.clone(), there.clone())]);
+                if self.run.recorded(&Commit::Refused(found)).is_some() {
+                    refusal.push(key.clone(), there);
+                }
             }
+            _ => {}
         }
         if matches!(answer, Commit::Applied(_)) {
             self.run.kept = Some((record, sent + self.run.claim.result_ttl));

@@ -127,12 +127,11 @@ impl Transport for Rest {
         let request = self.request(address.clone(), body).map_err(Failure::Final)?;
         let response = self.client.send(request, deadline, MAX_REPLY_BYTES).await.map_err(failure)?;
         let (status, body) = (response.status(), response.body());
-        if commands.len() > 1
-            && status.is_success()
-            && let Ok(answers) = serde_json::from_slice::<Vec<Answer>>(body)
-        {
-            let replies = answers.into_iter().map(|answer| answer.reply(status));
-            return replies.collect::<Result<_, _>>().map_err(Failure::Final);
+        if commands.len() > 1 && status.is_success() {
+            if let Ok(answers) = serde_json::from_slice::<Vec<Answer>>(body) {
+                let replies = answers.into_iter().map(|answer| answer.reply(status));
+                return replies.collect::<Result<_, _>>().map_err(Failure::Final);
+            }
         }
         match Answer::read(body, status).map_err(Failure::Final)? {
             one if commands.len() == 1 => Ok(vec![one]),

@@ -81,12 +81,15 @@ impl<T: Transport> Scripted<T> {
         let mut with_text = !loaded.seen.load(Ordering::Relaxed);
         let groups = waiting.chunk_by(same_call).flat_map(|group| group.chunks(T::BATCHES_PER_CALL));
         let commands: Vec<_> = groups
-            .map(|group| match group {
-                [sending] if let Some(set) = sending.plain_command::<T>() => set,
-                _ => {
+            .map(|group| {
+                let plain = match group {
+                    [sending] => sending.plain_command::<T>(),
+                    _ => None,
+                };
+                plain.unwrap_or_else(|| {
                     let batches = group.iter().map(|sending| (sending.batch, sending.judged.as_slice()));
                     script.call(batches, std::mem::take(&mut with_text), form.publishes)
-                }
+                })
             })
             .collect();
         let repeatable = waiting.iter().all(|sending| sending.batch.is_repeatable());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use onetap_store::idem::grpc::GrpcIdempotencyLayer;
-use onetap_store::idem::{Config, Idempotency};
+use onetap_store::idem::{Config, EffectKeys, Idempotency};
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Memory, Store};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -36,6 +36,9 @@ impl Health for Counting {
         }
         let mut response = Response::new(HealthCheckResponse { status: n });
         response.metadata_mut().insert("x-answer", n.into());
+        if let Some(effects) = request.extensions().get::<EffectKeys>() {
+            response.metadata_mut().insert("x-effect", effects.key("mail").as_str().parse().unwrap());
+        }
         Ok(response)
     }
 
@@ -100,6 +103,18 @@ async fn only_ok_is_kept() {
         assert_eq!((status.code(), status.message()), (Code::Internal, "broken"));
     }
     assert_eq!(service.0.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_call_with_a_key_finds_its_effect_keys_in_the_request() {
+    let (mut client, _) = serve(memory()).await;
+    let mut effects = Vec::new();
+    for key in [Some("key"), Some("other"), None] {
+        let answer = client.check(check("a", key)).await.unwrap();
+        effects.push(answer.metadata().get("x-effect").cloned());
+    }
+    assert!(effects[0].is_some() && effects[1].is_some() && effects[0] != effects[1]);
+    assert_eq!(effects[2], None, "without a key there is nothing to retry by");
 }
 
 #[tokio::test]

@@ -11,7 +11,10 @@ use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 /// What went wrong in the body that was passed on.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body: one that was read whole, or what was read of one and then the rest of it.
+/// The body of an answer that went through a layer, and of a request on its way to one whose own body cannot be made of
+/// bytes: `request.map(Body::new)`.
+///
+/// It was read whole, or it is what was read of a body and then the rest of it.
 #[derive(Debug)]
 pub struct Body {
     read: Option<Bytes>,
@@ -25,17 +28,52 @@ enum Then {
 }
 
 impl Body {
-    pub(super) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Body {
-        Body { read: Some(data).filter(|data| !data.is_empty()), then: Then::Trailers(trailers) }
-    }
-
-    /// A body as it comes.
-    pub(super) fn passing<B>(body: B) -> Body
+    /// Any body, passed on as it comes.
+    pub fn new<B>(body: B) -> Body
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BodyError>,
     {
         Body { read: None, then: Then::Rest(body.map_err(Into::into).boxed_unsync()) }
+    }
+
+    /// A body without data.
+    pub fn empty() -> Body {
+        Body::whole(Bytes::new(), None)
+    }
+
+    pub(super) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Body {
+        Body { read: Some(data).filter(|data| !data.is_empty()), then: Then::Trailers(trailers) }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Body {
+        Body::empty()
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(data: Bytes) -> Body {
+        Body::whole(data, None)
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(data: Vec<u8>) -> Body {
+        Bytes::from(data).into()
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Body {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Body {
+        Bytes::from(text).into()
     }
 }
 
@@ -93,24 +131,24 @@ pub(super) enum Read {
 }
 
 /// Reads `body` up to `limit` bytes, and the frame that goes beyond them.
-pub(super) async fn read<B>(mut body: B, limit: usize) -> Result<Read, BodyError>
+pub(super) async fn read<B>(body: B, limit: usize) -> Result<Read, BodyError>
 where
-    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BodyError>,
 {
-    if body.size_hint().lower() > limit as u64 {
-        return Ok(Read::Over(Body::passing(body)));
+    if http_body::Body::size_hint(&body).lower() > limit as u64 {
+        return Ok(Read::Over(Body::new(body)));
     }
+    let mut body = body.map_err(Into::into).boxed_unsync();
     let mut data = BytesMut::new();
     let mut trailers = None;
     while let Some(frame) = body.frame().await {
-        match frame.map_err(Into::into)?.into_data() {
+        match frame?.into_data() {
             Ok(more) => data.extend_from_slice(&more),
             Err(frame) => trailers = frame.into_trailers().ok().or(trailers),
         }
         if data.len() > limit {
-            let rest = Then::Rest(body.map_err(Into::into).boxed_unsync());
-            return Ok(Read::Over(Body { read: Some(data.freeze()), then: rest }));
+            return Ok(Read::Over(Body { read: Some(data.freeze()), then: Then::Rest(body) }));
         }
     }
     Ok(Read::Whole { data: data.freeze(), trailers })

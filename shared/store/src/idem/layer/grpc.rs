@@ -5,6 +5,9 @@
 //! that is not [named as unary](GrpcIdempotencyLayer::unary): on the wire a streaming call looks like a unary one until
 //! its second message, and waiting for that message could be waiting for ever.
 //!
+//! A call with a key brings [`EffectKeys`](crate::idem::EffectKeys) in its extensions, for what its method sends to receivers
+//! that dedupe.
+//!
 //! | what happens | status |
 //! |---|---|
 //! | a repeat with another message | `FAILED_PRECONDITION` |
@@ -105,9 +108,9 @@ where
     S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Send,
-    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BodyError>,
-    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
     type Response = Response<Body>;
@@ -128,7 +131,7 @@ where
                 Keyed::Wrong(why) if layer.unary.contains(parts.uri.path()) => {
                     return Ok(status(INVALID_ARGUMENT, why));
                 }
-                _ => return pass(service, Request::from_parts(parts, Body::passing(body))).await,
+                _ => return pass(service, Request::from_parts(parts, Body::new(body))).await,
             };
             match body::read(body, layer.rules.max_request).await {
                 Ok(Read::Whole { data, trailers }) => {
@@ -136,7 +139,7 @@ where
                     let request = Request::from_parts(parts, Body::whole(data, trailers));
                     let begun = Begun::default();
                     // tonic tells no lengths; that the method is unary is.
-                    let protocol = Protocol { succeeds, streams: |_, _| false };
+                    let protocol = Protocol { keeps: succeeds, streams: |_, _| false };
                     let run = once(call, service, request, protocol, begun.clone());
                     Ok(to_the_end(begun, run).await?.unwrap_or_else(answer))
                 }
@@ -153,8 +156,8 @@ fn succeeds(head: &response::Parts, trailers: Trailers<'_>) -> bool {
     let is_zero = |status: &HeaderValue| status == "0";
     let early = head.headers.get(STATUS).map(is_zero);
     let status = match trailers {
-        Trailers::Read(trailers) => trailers.and_then(|trailers| trailers.get(STATUS)).map(is_zero).or(early),
-        Trailers::ToCome => early.or(Some(true)),
+        Poll::Ready(trailers) => trailers.and_then(|trailers| trailers.get(STATUS)).map(is_zero).or(early),
+        Poll::Pending => early.or(Some(true)),
     };
     head.status.is_success() && status == Some(true)
 }
@@ -173,7 +176,7 @@ fn answer(trouble: Trouble) -> Response<Body> {
 
 /// An answer of the layer's own: a status and nothing else.
 fn status(code: u16, message: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::whole(Bytes::new(), None));
+    let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(STATUS, HeaderValue::from(code));

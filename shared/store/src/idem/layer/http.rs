@@ -6,11 +6,11 @@
 //!
 //! | what happens | answer |
 //! |---|---|
-//! | the first request with this key | the service's; kept if it is 2xx, without `Set-Cookie` |
+//! | the first request with this key | the service's; kept without `Set-Cookie` if it is 2xx, or [as the service decides](IdempotencyLayer::keep_if) |
 //! | a repeat, same query and body | the kept one, and `Idempotency-Replayed: true` |
 //! | a repeat, another query or body | 422 |
 //! | the first is still being handled, past the wait | 409 with `Retry-After` |
-//! | the first answered other than 2xx | the service is asked again |
+//! | the first answer was not kept | the service is asked again |
 //! | two keys that differ, an invalid one, or none where [one is required](IdempotencyLayer::required) | 400 |
 //! | the answer's body is over 1 MiB, or streams | the first gets it; a repeat gets 409, never a second run |
 //! | the request's body is [over 1 MiB](IdempotencyLayer::max_request) | 413; it was read no further |
@@ -20,12 +20,17 @@
 //! `Authorization` header, unless [told otherwise](IdempotencyLayer::caller)). A client that hangs up does not end the
 //! run.
 //!
+//! A request with a key brings [`EffectKeys`](crate::idem::EffectKeys) in its extensions: what the handler sends to a
+//! receiver that dedupes is the same key in every retry, `effects.key("charge")`.
+//!
 //! An answer *streams* if neither its body nor a `Content-Length` tells how long it is (`text/event-stream`, chunks).
 //! It is passed on as it comes; that the request was handled is recorded when its head is there, whatever becomes of
 //! the rest. A layer that compresses hides the length: put it outside this one, or nothing is replayed.
 //!
 //! Put the layer outside a router that strips path prefixes, or two nested routes share their keys.
 
+use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -42,16 +47,41 @@ use super::{Answer, Begun, Keyed, Rules, Trouble, retry_after, take_ready, to_th
 use crate::idem::Idempotency;
 
 /// Puts idempotency in front of a service.
-#[derive(Clone, Debug)]
+///
+/// It takes the requests that the service takes, of any body that can be made of bytes, as axum's and lambda_http's can.
+/// In front of hyper, whose body cannot, the service takes [`Body`] and each request is mapped to it first:
+///
+/// ```
+/// # use std::convert::Infallible;
+/// # use http::{Request, Response};
+/// # use onetap_store::idem::{Body, http::IdempotencyLayer};
+/// # type Incoming = http_body_util::Limited<Body>;
+/// # fn service(layer: IdempotencyLayer) -> impl tower::Service<Request<Incoming>> {
+/// tower::ServiceBuilder::new()
+///     .map_request(|request: Request<Incoming>| request.map(Body::new))
+///     .layer(layer)
+///     .service_fn(|request: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::from("paid"))) })
+/// # }
+/// ```
+#[derive(Clone)]
 pub struct IdempotencyLayer {
     idem: Idempotency,
     rules: Rules,
+    keep: Arc<dyn Fn(&response::Parts) -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for IdempotencyLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut layer = f.debug_struct("IdempotencyLayer");
+        layer.field("idem", &self.idem).field("rules", &self.rules).finish_non_exhaustive()
+    }
 }
 
 impl IdempotencyLayer {
     /// With the headers `Idempotency-Key` and `X-Idempotency-Key`, neither required.
     pub fn new(idem: Idempotency) -> IdempotencyLayer {
-        IdempotencyLayer { idem, rules: Rules::new(&["idempotency-key", "x-idempotency-key"]) }
+        let rules = Rules::new(&["idempotency-key", "x-idempotency-key"]);
+        IdempotencyLayer { idem, rules, keep: Arc::new(|head| head.status.is_success()) }
     }
 
     /// Takes the key from these headers instead.
@@ -78,13 +108,36 @@ impl IdempotencyLayer {
         self
     }
 
+    /// Keeps the answers whose status and headers are such, instead of those with 2xx: also a 404, which is then
+    /// replayed as a 404, or not a 202, so that its repeat asks the service again.
+    ///
+    /// ```
+    /// # use onetap_store::idem::http::IdempotencyLayer;
+    /// # fn also_not_found(layer: IdempotencyLayer) -> IdempotencyLayer {
+    /// layer.keep_if(|head| head.status.is_success() || head.status == http::StatusCode::NOT_FOUND)
+    /// # }
+    /// ```
+    ///
+    /// A 5xx that is kept is the answer for as long as results are kept: no repeat mends it. The layer's own answers and
+    /// the service's errors are not answers of the service, and are never kept. Of an answer that streams only the head
+    /// decides: kept, its repeat gets 409; otherwise its repeat asks the service again, although the first may still be
+    /// streaming.
+    #[must_use]
+    pub fn keep_if(
+        mut self,
+        keep: impl Fn(&response::Parts) -> bool + Send + Sync + 'static,
+    ) -> IdempotencyLayer {
+        self.keep = Arc::new(keep);
+        self
+    }
+
     /// Tells callers apart by this instead of the `Authorization` header. Only a hash of it is kept.
     #[must_use]
     pub fn caller(
         mut self,
         who: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     ) -> IdempotencyLayer {
-        self.rules.caller = std::sync::Arc::new(who);
+        self.rules.caller = Arc::new(who);
         self
     }
 }
@@ -109,9 +162,9 @@ where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Send,
-    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + Unpin + 'static,
+    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + 'static,
     B::Error: Into<BodyError>,
-    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
     type Response = Response<Body>;
@@ -152,9 +205,9 @@ async fn keyed<S, B, R>(
 ) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + Unpin + 'static,
+    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + 'static,
     B::Error: Into<BodyError>,
-    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
     let data = match body::read(body, layer.rules.max_request).await {
@@ -166,12 +219,9 @@ where
     };
     let call = layer.rules.call(&layer.idem, &parts, &key, &data);
     let request = Request::from_parts(parts, Vec::from(data).into());
-    let protocol = Protocol { succeeds, streams };
+    let keeps = |head: &response::Parts, _: Trailers<'_>| (layer.keep)(head);
+    let protocol = Protocol { keeps, streams };
     Ok(once(call, service, request, protocol, begun).await?.unwrap_or_else(answer))
-}
-
-fn succeeds(head: &response::Parts, _: Trailers<'_>) -> bool {
-    head.status.is_success()
 }
 
 /// An answer that does not tell its length may go on for as long as it likes.
@@ -195,7 +245,7 @@ fn answer(trouble: Trouble) -> Response<Body> {
 /// An answer of the layer's own, as RFC 9457 has them.
 fn problem(status: StatusCode, title: &str, wait_seconds: Option<u64>) -> Response<Body> {
     let text = serde_json::json!({"type": "about:blank", "title": title, "status": status.as_u16()});
-    let mut response = Response::new(Body::whole(Bytes::from(text.to_string()), None));
+    let mut response = Response::new(Body::from(text.to_string()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

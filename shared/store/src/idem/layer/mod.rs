@@ -1,6 +1,7 @@
 //! Idempotency in front of a service: what the HTTP and the gRPC layer share.
 
 mod body;
+#[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod http;
 mod once;
@@ -115,15 +116,19 @@ impl Rules {
             return call.deadline(*deadline);
         }
         #[cfg(feature = "lambda")]
-        if let Some(context) = parts.extensions.get::<lambda_runtime::Context>()
-            // A context that somebody made up has none.
-            && context.deadline > 0
-            && let Some(deadline) = context.deadline().checked_sub(LAMBDA_MARGIN)
-        {
+        if let Some(deadline) = lambda_deadline(parts) {
             return call.deadline_at(deadline);
         }
         call
     }
+}
+
+/// When to answer a request of lambda_http, if it came from an invocation. A context that somebody made up has no
+/// deadline.
+#[cfg(feature = "lambda")]
+fn lambda_deadline(parts: &Parts) -> Option<std::time::SystemTime> {
+    let context = parts.extensions.get::<lambda_runtime::Context>()?;
+    (context.deadline > 0).then(|| context.deadline().checked_sub(LAMBDA_MARGIN)).flatten()
 }
 
 /// Who sent it, as far as the request's credentials tell. Only a hash of this is kept.

@@ -1,5 +1,7 @@
 //! Handling a request once: the part of a layer that knows no protocol.
 
+use std::task::Poll;
+
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, response};
 use http_body::SizeHint;
@@ -12,47 +14,45 @@ use super::{Begun, MAX_BODY, Trouble};
 use crate::idem::{Call, Error};
 
 /// What a protocol makes of an answer.
-pub(super) struct Protocol {
-    /// Whether it is a success, to be kept.
-    pub(super) succeeds: fn(&response::Parts, Trailers<'_>) -> bool,
+pub(super) struct Protocol<K> {
+    /// Whether it is kept, by its head and its trailers: `Fn(&response::Parts, Trailers) -> bool`.
+    pub(super) keeps: K,
     /// Whether it is passed on as it comes, and not read to be kept.
     pub(super) streams: fn(&response::Parts, &SizeHint) -> bool,
 }
 
-/// What is known of an answer's trailers.
-pub(super) enum Trailers<'a> {
-    Read(Option<&'a HeaderMap>),
-    /// The answer is longer than what was read of it.
-    ToCome,
-}
+/// An answer's trailers, pending if it is longer than what was read of it.
+pub(super) type Trailers<'a> = Poll<Option<&'a HeaderMap>>;
 
 /// Runs the service under `call`: its answer, a kept one, or why there is none. The outer error is the service's own.
-pub(super) async fn once<S, B, R>(
+pub(super) async fn once<S, B, R, K>(
     call: Call,
     mut service: S,
-    request: Request<B>,
-    protocol: Protocol,
+    mut request: Request<B>,
+    protocol: Protocol<K>,
     begun: Begun,
 ) -> Result<Result<Response<Body>, Trouble>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    R: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
+    K: Fn(&response::Parts, Trailers<'_>) -> bool,
 {
-    let Protocol { succeeds, streams } = protocol;
+    let Protocol { keeps, streams } = protocol;
+    request.extensions_mut().insert(call.effect_keys());
     let run = || async {
         begun.now();
         let (head, body) = service.call(request).await.map_err(Unkept::Failed)?.into_parts();
         let read = match streams(&head, &body.size_hint()) {
-            true => Ok(Read::Over(Body::passing(body))),
+            true => Ok(Read::Over(Body::new(body))),
             false => body::read(body, MAX_BODY).await,
         };
         match read {
-            Ok(Read::Whole { data, trailers }) if succeeds(&head, Trailers::Read(trailers.as_ref())) => {
+            Ok(Read::Whole { data, trailers }) if keeps(&head, Poll::Ready(trailers.as_ref())) => {
                 Ok(Kept::Fresh(head, data, trailers))
             }
             Ok(Read::Whole { data, trailers }) => Err(Unkept::response(head, Body::whole(data, trailers))),
-            Ok(Read::Over(body)) if succeeds(&head, Trailers::ToCome) => {
+            Ok(Read::Over(body)) if keeps(&head, Poll::Pending) => {
                 tracing::warn!("an answer streams or is too large to be kept; its repeat will be told so");
                 Ok(Kept::Passing(Response::from_parts(head, body)))
             }
@@ -93,10 +93,10 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    service.call(request).await.map(|response| response.map(Body::passing))
+    service.call(request).await.map(|response| response.map(Body::new))
 }
 
-/// A successful answer: this run's, or what a run before left.
+/// An answer that is kept: this run's, or what a run before left.
 enum Kept {
     Fresh(response::Parts, Bytes, Option<HeaderMap>),
     /// It was not read whole; the engine records that it is done, and no more.

@@ -101,6 +101,7 @@ macro_rules! idem_promises {
             a_claim_sent_twice_recognises_itself
             an_answer_later_than_its_lease_is_no_claim
             the_steps_go_together_with_other_batches
+            an_effect_key_is_the_same_in_every_retry_and_takeover
 
             a_lost_reply_at_any_call_changes_nothing
             two_lost_replies_in_a_row_change_nothing

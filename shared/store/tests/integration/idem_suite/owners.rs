@@ -1,5 +1,7 @@
 //! Only the current owner stores a result or lets go: the steps by hand.
 
+use std::collections::HashSet;
+
 use onetap_store::Batch;
 use onetap_store::idem::Committed;
 use onetap_store::testing::Fault;
@@ -184,4 +186,24 @@ pub async fn the_steps_go_together_with_other_batches(store: Arc<dyn Store>) {
         }
         other => panic!("{other:?}"),
     }
+}
+
+pub async fn an_effect_key_is_the_same_in_every_retry_and_takeover(store: Arc<dyn Store>) {
+    let key = fresh("effect");
+    let mut sent = HashSet::new();
+    // The first fails after its effect, the second dies after it, the third succeeds.
+    let call = engine(&store, SHORT).call(&key);
+    let effects = call.effect_keys();
+    let failed = call.execute(|| async {
+        sent.insert(effects.key("charge"));
+        Err::<(), _>(Sorry)
+    });
+    assert!(matches!(failed.await, Err(Error::Function(Sorry))));
+    sent.insert(claim(&store, &engine(&store, SHORT), &key).await.effect_keys().key("charge"));
+    let call = engine(&store, LONG).call(&key);
+    let effects = call.effect_keys();
+    let new = call.execute(|| async { Ok::<_, Sorry>(sent.insert(effects.key("charge"))) });
+    assert!(!new.await.unwrap().into_value());
+    assert_eq!(sent.len(), 1);
+    assert!(!sent.contains(&effects.key("mail")));
 }

@@ -1,0 +1,66 @@
+//! The order of a batch: which records run one after another, and what a failure holds back.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::record::{Cause, Record, State};
+
+/// Records that run one after another, in the order of the batch, each with its place in the batch.
+pub(super) type Lane<'a, T> = Vec<(usize, &'a mut Record<T>)>;
+
+/// Finds the records that have the key (and the payload, where keys are tied to one) of an earlier record.
+pub(super) fn find_repeats<T>(records: &mut [Record<T>]) {
+    let mut first: HashMap<(String, Option<String>), usize> = HashMap::new();
+    for (n, record) in records.iter_mut().enumerate() {
+        if let State::Waiting(named) = &record.state {
+            let earlier = *first.entry((named.key.clone(), named.payload.clone())).or_insert(n);
+            if earlier < n {
+                record.state = State::Repeats(earlier);
+            }
+        }
+    }
+}
+
+/// The records as lanes: those of a FIFO group are in one lane, and a repeat is in that of the record it repeats. Lanes run
+/// concurrently.
+pub(super) fn lanes<T>(records: &mut [Record<T>]) -> Vec<Lane<'_, T>> {
+    let mut lane_of: Vec<usize> = (0..records.len()).collect();
+    let mut last_of_group: HashMap<&str, usize> = HashMap::new();
+    for (n, record) in records.iter().enumerate() {
+        let before = record.group.as_deref().and_then(|group| last_of_group.insert(group, n));
+        let repeated = match record.state {
+            State::Repeats(first) => Some(first),
+            _ => None,
+        };
+        for earlier in [before, repeated].into_iter().flatten() {
+            let (mine, theirs) = (lane_of[n], lane_of[earlier]);
+            lane_of.iter_mut().filter(|lane| **lane == mine).for_each(|lane| *lane = theirs);
+        }
+    }
+    let mut lanes: BTreeMap<usize, Lane<'_, T>> = BTreeMap::new();
+    for (lane, numbered) in lane_of.into_iter().zip(records.iter_mut().enumerate()) {
+        lanes.entry(lane).or_default().push(numbered);
+    }
+    lanes.into_values().collect()
+}
+
+/// Fails the records of FIFO groups that come after one which another delivery may mend: those that were not begun are not
+/// run, and those that are done come again as duplicates. A record that can never be handled holds back nothing.
+pub(super) fn hold_back<T>(records: &mut [Record<T>]) {
+    let mut holding: HashSet<String> = HashSet::new();
+    for record in records {
+        let Some(group) = &record.group else { continue };
+        if record.holds_back() {
+            holding.insert(group.clone());
+        } else if holding.contains(group) && !matches!(record.state, State::Failed(_)) {
+            record.state = State::Failed(Cause::HeldBack);
+        }
+    }
+}
+
+/// Whether a record of the same group among those before it holds it back.
+pub(super) fn is_held_back<'a, T: 'a>(
+    record: &Record<T>,
+    mut before: impl Iterator<Item = &'a Record<T>>,
+) -> bool {
+    record.group.is_some() && before.any(|earlier| earlier.group == record.group && earlier.holds_back())
+}

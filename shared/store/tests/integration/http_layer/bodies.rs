@@ -1,0 +1,56 @@
+//! Bodies of any type: those that can be made of bytes as they are, all others as the layer's own.
+
+use super::*;
+
+use http_body_util::StreamBody;
+use onetap_store::idem::Body as LayerBody;
+use onetap_store::idem::BodyError;
+
+async fn bytes(body: impl Into<LayerBody>) -> Bytes {
+    body.into().collect().await.unwrap().to_bytes()
+}
+
+#[tokio::test]
+async fn a_body_is_made_of_what_holds_bytes() {
+    assert_eq!(bytes("text").await, "text");
+    assert_eq!(bytes("text".to_owned()).await, "text");
+    assert_eq!(bytes(vec![0, 255]).await, vec![0, 255]);
+    assert_eq!(bytes(Bytes::from_static(b"bytes")).await, "bytes");
+    assert_eq!(bytes(LayerBody::empty()).await, "");
+    assert_eq!(axum::body::HttpBody::size_hint(&LayerBody::from("text")).exact(), Some(4));
+    assert!(axum::body::HttpBody::is_end_stream(&LayerBody::default()));
+}
+
+/// A body that cannot be made of bytes and cannot be moved once it is read, as an `async` block's stream is.
+fn unmovable(text: &'static str) -> StreamBody<impl futures_util::Stream<Item = Frames> + Send> {
+    StreamBody::new(futures_util::stream::once(async move {
+        tokio::task::yield_now().await;
+        Ok(http_body::Frame::data(Bytes::from(text)))
+    }))
+}
+
+type Frames = Result<http_body::Frame<Bytes>, BodyError>;
+
+#[tokio::test]
+async fn a_request_of_any_body_is_handled_once_when_it_is_mapped() {
+    let asked = Asked::default();
+    let counted = asked.clone();
+    let service = layer(&memory()).layer(tower::service_fn(move |request: Request<LayerBody>| {
+        let n = counted.next();
+        async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let answer = Response::builder().header("content-length", body.len()).header("x-answer", n);
+            Ok::<_, Infallible>(answer.body(unmovable("echo")).unwrap())
+        }
+    }));
+    let service = service.map_request(|request: Request<_>| request.map(LayerBody::new));
+    for replayed in [None, Some("true")] {
+        let request = Request::post("/a").header("idempotency-key", "key").body(unmovable("echo")).unwrap();
+        let answer = Answer::of(service.clone().oneshot(request).await.unwrap()).await;
+        assert_eq!((answer.status(), &*answer.body), (200, &b"echo"[..]));
+        assert_eq!(answer.header("idempotency-replayed"), replayed);
+    }
+    let other = Request::post("/a").header("idempotency-key", "key").body(unmovable("other")).unwrap();
+    assert_eq!(service.oneshot(other).await.unwrap().status(), 422);
+    assert_eq!(asked.times(), 1);
+}
