@@ -3,7 +3,7 @@
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, HeaderValue, VARY};
 use http::{Request, StatusCode};
 use onetap_ledger::{Book, ChangeError, Moment, Month, Statement, etag};
-use onetap_store::{Error, count_unreadable, read_to_end};
+use onetap_store::{Error, Observed, read_to_end};
 use tokio::time::{Instant, timeout_at};
 
 use crate::EditLastTransaction;
@@ -72,7 +72,7 @@ impl EditLastTransaction {
             None => read.await?,
         };
         let statement = Statement::fold(month, records.iter().map(|record| record.text.as_str()));
-        count_unreadable(statement.unreadable());
+        Observed::count_unreadable(statement.unreadable());
         Ok(statement)
     }
 }

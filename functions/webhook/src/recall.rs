@@ -3,7 +3,7 @@
 use onetap_ledger::chat::Recall;
 use onetap_ledger::{Book, Month, Months, Statement, texts};
 use onetap_line::Messages;
-use onetap_store::{Error, count_unreadable};
+use onetap_store::{Error, Observed};
 
 use crate::replies;
 use crate::session::Session;
@@ -36,6 +36,6 @@ async fn recent(session: &Session<'_>, book: &Book) -> Result<String, Error> {
 async fn statement(session: &Session<'_>, book: &Book, month: Month) -> Result<Statement, Error> {
     let records = session.records(&book.log(month)?).await?;
     let statement = Statement::fold(month, records.iter().map(|record| record.text.as_str()));
-    count_unreadable(statement.unreadable());
+    Observed::count_unreadable(statement.unreadable());
     Ok(statement)
 }

@@ -248,5 +248,5 @@ fn duplicate(marker: &str) -> Published {
 }
 
 fn inconclusive() -> store::Error {
-    store::Error::Unavailable { maybe_applied: true, reason: "the store's answer is inconclusive".into() }
+    store::Error::unknown("the store's answer is inconclusive")
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod error;
 mod idle;
 pub mod tls;
 
@@ -9,6 +10,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 pub use bytes::Bytes;
+pub use error::{Error, Source};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri, header};
 pub use http_body_util::BodyExt;
@@ -22,33 +24,9 @@ use rustls::pki_types::TrustAnchor;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_service::Service;
 
-/// Why there is no complete response. It contains no address and no body: both can hold secrets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Error {
-    /// There is no connection: refused, broken or timed out during name look-up, TCP or TLS. Nothing of the request was
-    /// sent.
-    NotConnected,
-    /// The connection broke before the response was complete; the request may have been carried out.
-    Interrupted,
-    /// The deadline passed after the request was handed to a connection; it may have been carried out.
-    TimedOut,
-    /// The response is larger than the caller allows.
-    TooLarge,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Error::NotConnected => "no connection",
-            Error::Interrupted => "the connection broke before the answer was whole",
-            Error::TimedOut => "no answer in time",
-            Error::TooLarge => "the answer is too large",
-        })
-    }
-}
-
-impl std::error::Error for Error {}
+/// The source of an error that no other error has caused.
+const NO_SERVER: &str = "the address names no server";
+const LATE: &str = "the time was up";
 
 /// After a longer idle time the peer may have closed the connection, and tokio may not have read that event yet.
 const MAX_IDLE_WITHOUT_CHECK: Duration = Duration::from_millis(10);
@@ -97,20 +75,20 @@ impl Client {
     /// Opens a connection to the server of `uri` (name look-up, TCP, TLS) and keeps it for the next request, unless one is
     /// idle already. Nothing is sent.
     pub async fn connect(&self, uri: &Uri, deadline: Instant) -> Result<(), Error> {
-        let origin = Origin::of(uri).ok_or(Error::NotConnected)?;
+        let origin = Origin::of(uri).ok_or_else(|| Error::not_connected(NO_SERVER))?;
         let open = async {
             let _opening = self.idle.opening(&origin).lock_owned().await;
             if !self.idle.has(&origin) {
                 let connection = self.new_connection(uri).await?;
                 // After a freeze in the middle of a handshake, the server may have given up by now.
                 if Instant::now() >= deadline {
-                    return Err(Error::NotConnected);
+                    return Err(Error::not_connected(LATE));
                 }
                 self.idle.keep(origin, connection);
             }
             Ok(())
         };
-        timeout_at(deadline, open).await.unwrap_or(Err(Error::NotConnected))
+        timeout_at(deadline, open).await.unwrap_or_else(|_| Err(Error::not_connected(LATE)))
     }
 
     /// Sends a request and reads the response, with a body of up to `max_body` bytes. Fails if that is not complete at
@@ -129,7 +107,7 @@ impl Client {
                 Ok(Response::from_parts(parts, body.to_bytes()))
             }
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Error::TooLarge),
-            Ok(Err(_)) => Err(Error::Interrupted),
+            Ok(Err(error)) => Err(Error::interrupted(error)),
             Err(_) => Err(Error::TimedOut),
         }
     }
@@ -149,20 +127,21 @@ impl Client {
 
     async fn exchange(&self, request: Request<Bytes>, deadline: Instant) -> Result<Exchange, Error> {
         let uri = request.uri().clone();
-        let origin = Origin::of(&uri).ok_or(Error::NotConnected)?;
+        let origin = Origin::of(&uri).ok_or_else(|| Error::not_connected(NO_SERVER))?;
         let mut request = to_origin_form(request.map(Full::new));
         loop {
             // A failure before `try_send_request` means that nothing was sent.
             let ready = timeout_at(deadline, self.connection(&origin, &uri)).await;
-            let Ready { mut connection, was_idle } = ready.unwrap_or(Err(Error::NotConnected))?;
+            let Ready { mut connection, was_idle } =
+                ready.unwrap_or_else(|_| Err(Error::not_connected(LATE)))?;
             let sent = timeout_at(deadline, connection.try_send_request(request)).await;
             match sent.map_err(|_| Error::TimedOut)? {
                 Ok(response) => return Ok(Exchange { response, connection, origin }),
                 // hyper hands the request back if it has written nothing of it, because the connection was closed.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) if was_idle => request = unsent,
-                    Some(_) => return Err(Error::NotConnected),
-                    None => return Err(Error::Interrupted),
+                    Some(_) => return Err(Error::not_connected(error.into_error())),
+                    None => return Err(Error::interrupted(error.into_error())),
                 },
             }
         }
@@ -202,12 +181,12 @@ impl Client {
     fn new_connection(&self, uri: &Uri) -> Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>> {
         let (mut connector, uri) = (self.connector.clone(), uri.clone());
         Box::pin(async move {
-            poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|_| Error::NotConnected)?;
-            let stream = connector.call(uri).await.map_err(|_| Error::NotConnected)?;
-            let (mut connection, io) = http1::handshake(stream).await.map_err(|_| Error::NotConnected)?;
+            poll_fn(|cx| connector.poll_ready(cx)).await.map_err(Error::not_connected)?;
+            let stream = connector.call(uri).await.map_err(Error::not_connected)?;
+            let (mut connection, io) = http1::handshake(stream).await.map_err(Error::not_connected)?;
             // The task ends with its connection; a pending request then returns the connection's error.
             tokio::spawn(io);
-            connection.ready().await.map_err(|_| Error::NotConnected)?;
+            connection.ready().await.map_err(Error::not_connected)?;
             Ok(connection)
         })
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::Request;
-use onetap_http::{Bytes, Client, Error};
+use onetap_http::{Bytes, Client, Error, Source};
 use onetap_servers::{Broken, Fault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -42,16 +42,21 @@ async fn sent(url: &str) -> Result<u16, Error> {
     status
 }
 
+/// Errors are equal whatever caused them.
+fn not_connected() -> Error {
+    Error::NotConnected(Source::default())
+}
+
 #[tokio::test]
 async fn a_time_out_before_the_server_accepts_sent_nothing() {
     let server = Broken::never_accepts().await;
-    assert_eq!(sent(&server.url()).await, Err(Error::NotConnected));
+    assert_eq!(sent(&server.url()).await, Err(not_connected()));
 }
 
 #[tokio::test]
 async fn a_time_out_during_the_tls_handshake_sent_nothing() {
     let server = Broken::accepts_and_never_answers().await;
-    assert_eq!(sent(&server.url().replace("http:", "https:")).await, Err(Error::NotConnected));
+    assert_eq!(sent(&server.url().replace("http:", "https:")).await, Err(not_connected()));
     assert_eq!(server.connections(), 2, "both were accepted");
 }
 
@@ -65,7 +70,7 @@ fn a_time_out_during_the_name_look_up_sent_nothing() {
     runtime.block_on(async {
         let server = Broken::start(Fault::Status(200, "{}".into())).await;
         let named = format!("http://localhost:{}", server.addr().port());
-        assert_eq!(sent(&named).await, Err(Error::NotConnected));
+        assert_eq!(sent(&named).await, Err(not_connected()));
         assert_eq!(server.connections(), 0);
     });
     drop(done);
@@ -81,8 +86,8 @@ async fn a_time_out_after_the_request_was_sent_leaves_open_whether_it_was_carrie
 #[tokio::test]
 async fn where_nobody_listens_nothing_was_sent() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    assert_eq!(sent(&format!("http://127.0.0.1:{port}")).await, Err(Error::NotConnected));
-    assert_eq!(sent("/a-path-without-a-server").await, Err(Error::NotConnected));
+    assert_eq!(sent(&format!("http://127.0.0.1:{port}")).await, Err(not_connected()));
+    assert_eq!(sent("/a-path-without-a-server").await, Err(not_connected()));
 }
 
 #[tokio::test]
@@ -188,8 +193,8 @@ async fn a_request_connects_by_itself_when_the_opening_ahead_ran_out_of_time() {
         client.connect(&uri, Instant::now() + Duration::from_millis(50)),
         client.send(post(&tls), soon(), 1 << 10),
     );
-    assert_eq!(opened, Err(Error::NotConnected));
-    assert_eq!(sent.err(), Some(Error::NotConnected));
+    assert_eq!(opened, Err(not_connected()));
+    assert_eq!(sent.err(), Some(not_connected()));
     for _ in 0..2 {
         assert!(timeout(Duration::from_secs(60), listener.accept()).await.unwrap().is_ok());
     }
@@ -204,7 +209,7 @@ async fn a_connection_cannot_be_opened_where_nobody_answers_in_time() {
     let https = |url: String| url.replace("http:", "https:");
     for url in [full.url(), https(mute.url()), refused, https(no_tls.url()), "/a-path".to_owned()] {
         let opened = Client::new().connect(&url.parse().unwrap(), soon()).await;
-        assert_eq!(opened, Err(Error::NotConnected), "{url}");
+        assert_eq!(opened, Err(not_connected()), "{url}");
     }
 }
 
@@ -215,7 +220,7 @@ async fn a_connection_that_is_ready_after_its_deadline_is_not_kept() {
     let deadline = Instant::now() + Duration::from_millis(50);
     // Blocked in the middle, as by a freeze.
     let blocked = async { std::thread::sleep(Duration::from_millis(100)) };
-    assert_eq!(tokio::join!(client.connect(&uri, deadline), blocked).0, Err(Error::NotConnected));
+    assert_eq!(tokio::join!(client.connect(&uri, deadline), blocked).0, Err(not_connected()));
     assert_eq!(client.send(post(&server.url()), later(), 1 << 10).await.unwrap().status(), 200);
     assert_eq!(server.connections(), 2);
 }
@@ -252,4 +257,20 @@ async fn a_request_does_not_wait_for_a_connection_whose_opening_hangs() {
     assert!(own.is_ok(), "the request opens a connection of its own");
     opening.abort();
     sent.abort();
+}
+
+#[tokio::test]
+async fn the_sources_of_an_error_say_what_was_wrong_with_the_connection() {
+    let chain = async |url: &str| {
+        let (uri, client) = (url.parse().unwrap(), Client::new());
+        let error = client.connect(&uri, later()).await.unwrap_err();
+        let sources = std::iter::successors(std::error::Error::source(&error), |error| (*error).source());
+        sources.map(|source| format!("{source} ")).collect::<String>()
+    };
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let refused = chain(&format!("http://{closed}")).await;
+    assert!(refused.contains("refused"), "{refused}");
+    let server = Broken::start(Fault::Empty).await;
+    let not_tls = chain(&server.url().replace("http:", "https:")).await;
+    assert!(not_tls.contains("InvalidContentType"), "{not_tls}");
 }

@@ -106,7 +106,7 @@ impl Client {
         match self.http.send(request, deadline, MAX_RESPONSE_BYTES).await {
             Ok(response) => Reply { outcome: outcome(&response), request_id: request_id(&response) },
             Err(error) => {
-                let maybe_sent = error != onetap_http::Error::NotConnected;
+                let maybe_sent = !error.is_not_connected();
                 Reply { outcome: Outcome::Unreachable { maybe_sent }, request_id: None }
             }
         }

@@ -416,4 +416,12 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> std::error::Error for Error<E> {}
+impl<E: fmt::Debug + fmt::Display> std::error::Error for Error<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // `Display` has said what they say.
+            Error::Unread(error) | Error::Unwritten(error) => error.source(),
+            _ => None,
+        }
+    }
+}

@@ -1,11 +1,14 @@
 //! The error of a store call.
 
 use std::borrow::Cow;
+use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// A store call that failed. A *refusal* is no error, but an answer: see [`Commit`](crate::Commit).
 ///
-/// No variant contains a key, a value or a secret: errors are logged, and keys contain user ids.
+/// Neither an error nor its [source](StdError::source) (an error of the connection, of TLS or of the AWS SDK) contains a
+/// key, a value or a secret: errors are logged, and keys contain user ids. Two errors are equal whatever their sources are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,13 +16,17 @@ pub enum Error {
     ///
     /// The call may be retried. With `maybe_applied` the write may be applied already: retry with *the same* batch. A
     /// refusal whose stored value is the one that the batch writes means that it was applied.
+    #[non_exhaustive]
     Unavailable {
         /// Whether the request may have reached the store.
         maybe_applied: bool,
         /// What happened. It may be logged.
         reason: Cow<'static, str>,
+        /// The error that caused this one.
+        source: Source,
     },
     /// The store or this crate does not accept this call. A retry does not help.
+    #[non_exhaustive]
     Rejected {
         /// What is wrong with it. It may be logged.
         reason: Cow<'static, str>,
@@ -33,10 +40,38 @@ pub enum Error {
     },
     /// The stored data is of the other kind (a log instead of a value, or the reverse), or was written by another
     /// program in a form that this crate cannot read.
+    #[non_exhaustive]
     Decode {
         /// What was expected. It may be logged.
         reason: Cow<'static, str>,
     },
+}
+
+/// The error that caused another one, if there was one.
+#[derive(Clone, Default)]
+pub struct Source(Option<Arc<dyn StdError + Send + Sync>>);
+
+impl PartialEq for Source {
+    fn eq(&self, _: &Source) -> bool {
+        true
+    }
+}
+
+impl Eq for Source {}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(source) => source.fmt(f),
+            None => f.write_str("none"),
+        }
+    }
+}
+
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Source {
+    fn from(error: E) -> Source {
+        Source(Some(Arc::from(error.into())))
+    }
 }
 
 impl Error {
@@ -55,12 +90,23 @@ impl Error {
     #[must_use]
     pub fn after_a_lost_reply(self) -> Error {
         match self {
-            // The second send can be rejected (the password was changed) although the first one was applied.
-            Error::Unavailable { reason, .. } | Error::Rejected { reason } => {
-                Error::Unavailable { maybe_applied: true, reason }
+            Error::Unavailable { reason, source, .. } => {
+                Error::Unavailable { maybe_applied: true, reason, source }
             }
+            // The second send can be rejected (the password was changed) although the first one was applied.
+            Error::Rejected { reason } => Error::unknown(reason),
             other => other,
         }
+    }
+
+    /// The same error with the one that caused it, for those who implement [`Store`](crate::Store): an error of the connection,
+    /// which must not quote a key, a value or a secret. Only an unavailable store has one.
+    #[must_use]
+    pub fn with_source(mut self, cause: impl Into<Source>) -> Error {
+        if let Error::Unavailable { source, .. } = &mut self {
+            *source = cause.into();
+        }
+        self
     }
 
     /// The call is not accepted. A retry does not help.
@@ -81,12 +127,12 @@ impl Error {
 
     /// The request was not sent: sending it again cannot apply it twice.
     pub fn not_sent(reason: impl Into<Cow<'static, str>>) -> Error {
-        Error::Unavailable { maybe_applied: false, reason: reason.into() }
+        Error::Unavailable { maybe_applied: false, reason: reason.into(), source: Source::default() }
     }
 
     /// The request was sent, and it is unknown whether it was applied.
     pub fn unknown(reason: impl Into<Cow<'static, str>>) -> Error {
-        Error::Unavailable { maybe_applied: true, reason: reason.into() }
+        Error::Unavailable { maybe_applied: true, reason: reason.into(), source: Source::default() }
     }
 }
 
@@ -103,4 +149,11 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Error::Unavailable { source, .. } => Some(&**source.0.as_ref()?),
+            _ => None,
+        }
+    }
+}

@@ -18,7 +18,7 @@ use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record
 ///     store: Arc<dyn Store>,
 /// }
 ///
-/// #[async_trait::async_trait]
+/// #[onetap_store::async_trait]
 /// impl Store for ReadOnly {
 ///     async fn commit(&self, _: &Batch) -> Result<Commit, Error> {
 ///         Err(Error::rejected("this store is read-only"))

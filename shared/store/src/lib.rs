@@ -38,7 +38,7 @@ struct ComingFromPowertools;
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+pub use async_trait::async_trait;
 pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 
@@ -48,13 +48,13 @@ pub use config::{Config, Credentials, DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT, op
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use edit::{Edit, Values};
-pub use error::Error;
+pub use error::{Error, Source};
 pub use lease::Lease;
 pub use log::{Keep, MAX_TTL, Position, Record, Ttl};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
 pub use name::{Channel, Key, Log, MAX_NAME};
-pub use observed::{Observed, count_unreadable};
+pub use observed::Observed;
 pub use onetap_config::{ConfigError, Secret, Variables};
 #[cfg(feature = "upstash")]
 pub use onetap_http::Client as HttpClient;
@@ -75,6 +75,9 @@ pub use warm_up::{WARM_UP_TIMEOUT, warm_up};
 /// - a name is that of a value or of a log: a call for the other kind fails with [`Error::Decode`] and writes nothing;
 /// - every call returns within the store's time limit;
 /// - a refusal is never an error and an error is never a refusal: an unknown outcome is [`Error::Unavailable`].
+///
+/// It stands under `#[onetap_store::async_trait]`. A store in front of another one [forwards](crate::forward) what it does
+/// not change.
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// The value of each of `keys`, in their order: each as of the latest commit, not all as of the same one. This is one

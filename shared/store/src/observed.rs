@@ -17,6 +17,14 @@ impl Observed {
     pub fn new(store: Arc<dyn Store>) -> Observed {
         Observed(store)
     }
+
+    /// Counts and logs records that a reader above the store cannot use, like calls that fail to decode.
+    pub fn count_unreadable(records: usize) {
+        if records > 0 {
+            counter!("kv_error_total", "operation" => "decode").increment(records as u64);
+            tracing::error!(operation = "decode", records, "kv_error");
+        }
+    }
 }
 
 fn failed(operation: &'static str, error: &Error) {
@@ -33,14 +41,6 @@ fn kind(key: &Key) -> &'static str {
         Some(("user" | "processing" | "idem" | "published" | "router", _)) => "other",
         Some((_, rest)) if rest.starts_with("state:") => "state",
         _ => "other",
-    }
-}
-
-/// Counts and logs records that were read and that their reader cannot use, as failures to decode them.
-pub fn count_unreadable(records: usize) {
-    if records > 0 {
-        counter!("kv_error_total", "operation" => "decode").increment(records as u64);
-        tracing::error!(operation = "decode", records, "kv_error");
     }
 }
 

@@ -58,7 +58,7 @@ impl Store for Brittle {
         let mut answers = self.0.commit_each(batches).await;
         for (batch, answer) in batches.iter().zip(&mut answers) {
             if Brittle::appends(batch, "unanswered") {
-                *answer = Err(Error::Unavailable { maybe_applied: true, reason: "on purpose".into() });
+                *answer = Err(Error::unknown("on purpose"));
             }
         }
         answers

@@ -245,7 +245,7 @@ struct Fleeting(Arc<dyn Store>, AtomicUsize);
 impl Store for Fleeting {
     async fn watch(&self, _: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
         let fails = self.1.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
-        let broken = || Error::Unavailable { maybe_applied: false, reason: "broken, on purpose".into() };
+        let broken = || Error::not_sent("broken, on purpose");
         let ring = move |n: usize| async move {
             match n {
                 0 | 1 => Some((Ok(()), n + 1)),

@@ -15,7 +15,7 @@ use super::connector::{Connector, is_answer};
 use crate::{Credentials, Secret};
 
 /// Where the client is from.
-pub(super) enum Source {
+pub(super) enum Origin {
     /// The store builds it.
     Own { region: String, credentials: Credentials },
     /// The caller has built it. The store uses a copy of it.
@@ -24,22 +24,22 @@ pub(super) enum Source {
 
 /// The client that the store sends with.
 pub(super) struct Access {
-    source: Source,
+    origin: Origin,
     pub(super) endpoint: Option<String>,
     /// Built at the first request, so that it does not delay the start of a function.
     client: OnceLock<Client>,
 }
 
 impl Access {
-    pub(super) fn new(source: Source) -> Access {
-        Access { source, endpoint: None, client: OnceLock::new() }
+    pub(super) fn new(origin: Origin) -> Access {
+        Access { origin, endpoint: None, client: OnceLock::new() }
     }
 
     pub(super) fn client(&self) -> &Client {
         self.client.get_or_init(|| {
-            let mut config = match &self.source {
-                Source::Own { region, credentials } => own(region, credentials),
-                Source::Given(client) => client.config().to_builder().interceptor(WholeAnswers),
+            let mut config = match &self.origin {
+                Origin::Own { region, credentials } => own(region, credentials),
+                Origin::Given(client) => client.config().to_builder().interceptor(WholeAnswers),
             };
             if let Some(url) = &self.endpoint {
                 config = config.endpoint_url(url);
@@ -51,7 +51,7 @@ impl Access {
 
     /// Whether requests go through [`Connector`], which can open a connection ahead.
     pub(super) fn has_own_connector(&self) -> bool {
-        matches!(self.source, Source::Own { .. })
+        matches!(self.origin, Origin::Own { .. })
     }
 }
 

@@ -65,13 +65,15 @@ impl Connector {
         let deadline = DEADLINE.try_with(|deadline| *deadline).unwrap_or_else(|_| Instant::now());
         if CONNECT_ONLY.try_with(|()| ()).is_ok() {
             self.client.connect(request.uri(), deadline).await.map_err(broken)?;
-            return Response::new(SdkBody::from("{}")).try_into().map_err(|_| broken(Error::NotConnected));
+            return Response::new(SdkBody::from("{}"))
+                .try_into()
+                .map_err(|_| broken(Error::NotConnected(Default::default())));
         }
         let response = self.client.send(request, deadline, MAX_REPLY_BYTES).await.map_err(broken)?;
         if response.status().is_success() && !is_answer(response.body()) {
-            return Err(broken(Error::Interrupted));
+            return Err(broken(Error::Interrupted(Default::default())));
         }
-        response.map(SdkBody::from).try_into().map_err(|_| broken(Error::Interrupted))
+        response.map(SdkBody::from).try_into().map_err(|_| broken(Error::Interrupted(Default::default())))
     }
 }
 

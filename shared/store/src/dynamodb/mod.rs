@@ -30,7 +30,7 @@ use crate::{
     Batch, BoxStream, Channel, Commit, Credentials, DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT, Error, Key, Log,
     Position, Record, Refusal, Store, Write,
 };
-use client::{Access, Source};
+use client::{Access, Origin};
 use item::{Item, ItemKey};
 use plan::{Cleared, Plan, Seen, mismatches};
 use send::Outcome;
@@ -63,7 +63,7 @@ impl fmt::Debug for DynamoDb {
 impl DynamoDb {
     /// A store in `table`, with credentials that do not change, as a Lambda function has them. Does not connect yet.
     pub fn new(table: impl Into<String>, region: impl Into<String>, credentials: Credentials) -> DynamoDb {
-        DynamoDb::over(Access::new(Source::Own { region: region.into(), credentials }), table.into())
+        DynamoDb::over(Access::new(Origin::Own { region: region.into(), credentials }), table.into())
     }
 
     /// A store in `table` over a client of the AWS SDK: with its credentials provider, which refreshes them (ECS, EC2,
@@ -77,7 +77,7 @@ impl DynamoDb {
     ///   applied*, also if there was no connection. (No credentials: nothing was sent.)
     /// - [`connect`](Store::connect) does nothing.
     pub fn with_client(client: Client, table: impl Into<String>) -> DynamoDb {
-        DynamoDb::over(Access::new(Source::Given(client)), table.into())
+        DynamoDb::over(Access::new(Origin::Given(client)), table.into())
     }
 
     fn over(access: Access, table: String) -> DynamoDb {
@@ -188,7 +188,9 @@ impl DynamoDb {
 /// The error of a read before a write: nothing was written.
 fn nothing_written(error: Error) -> Error {
     match error {
-        Error::Unavailable { reason, .. } => Error::not_sent(reason),
+        Error::Unavailable { reason, source, .. } => {
+            Error::Unavailable { maybe_applied: false, reason, source }
+        }
         other => other,
     }
 }

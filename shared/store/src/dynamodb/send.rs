@@ -6,7 +6,7 @@ use std::iter::successors;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{BoxError, ConnectorError, ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::item::{Attributes, Condition, Content, HEAD, Item, ItemKey, sort_key};
 use super::read::StoredRecord;
 use super::{DynamoDb, backoff, live};
-use crate::{Error, Log, Position, Record};
+use crate::{Error, Log, Position, Record, Source};
 
 /// DynamoDB transactions are at most 4 MB: keys, new values and the values of conditions.
 const MAX_TRANSACTION_BYTES: usize = 4 << 20;
@@ -63,14 +63,16 @@ pub(super) enum Outcome {
 /// Why a request has no usable answer.
 enum Failure {
     /// The connection broke. A repeatable request may be sent once more, over a new connection.
-    Interrupted,
+    Interrupted(Source),
     Final(Error),
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         match failure {
-            Failure::Interrupted => Error::unknown("the connection broke before the answer was whole"),
+            Failure::Interrupted(source) => {
+                Error::unknown("the connection broke before the answer was whole").with_source(source)
+            }
             Failure::Final(error) => error,
         }
     }
@@ -80,7 +82,7 @@ impl From<Failure> for Error {
 macro_rules! retry_once_if {
     ($repeatable:expr, $lost:expr, $send:expr) => {
         match $send.await {
-            Err(Failure::Interrupted) if $repeatable => {
+            Err(Failure::Interrupted(_)) if $repeatable => {
                 *$lost = true;
                 $send.await
             }
@@ -388,35 +390,49 @@ enum RequestError<E> {
     NoAnswer(Failure),
 }
 
-fn request_error<E>(error: SdkError<E>) -> RequestError<E> {
+fn request_error<E: StdError + Send + Sync + 'static>(error: SdkError<E>) -> RequestError<E> {
     let failure = match error {
         // After a 5xx it is unknown whether the request was applied: the last case below.
         SdkError::ServiceError(error) if error.raw().status().as_u16() < 500 => {
             return RequestError::Service(error.into_err());
         }
-        SdkError::DispatchFailure(dispatch) => {
-            let error = dispatch.as_connector_error();
-            let sources = || successors(error.and_then(StdError::source), |error| (*error).source());
-            match sources().find_map(|source| source.downcast_ref()) {
-                Some(onetap_http::Error::NotConnected) => Failure::Final(Error::not_sent("no connection")),
-                Some(onetap_http::Error::Interrupted) => Failure::Interrupted,
-                Some(other) => Failure::Final(Error::unknown(other.to_string())),
-                None if sources().any(|source| source.is::<CredentialsError>()) => {
-                    Failure::Final(Error::not_sent("the provider of AWS credentials has none"))
-                }
-                // A connector that is not ours: whether the request was sent is unknown.
-                None if error.is_some_and(|error| error.is_io()) => Failure::Interrupted,
-                None => Failure::Final(Error::unknown("the request failed")),
-            }
-        }
+        SdkError::DispatchFailure(_) => match error.into_source() {
+            Ok(error) => dispatch_failure(error),
+            Err(_) => Failure::Final(Error::unknown("the request failed")),
+        },
         SdkError::ConstructionFailure(_) => Failure::Final(Error::rejected("the request cannot be built")),
+        // The error is not kept as a source: it has the body of the answer, which may quote items.
         _ => Failure::Final(Error::unknown("an answer that is none of DynamoDB's")),
     };
     RequestError::NoAnswer(failure)
 }
 
+/// The failure of a request that has no answer, by the error of its connector.
+fn dispatch_failure(error: BoxError) -> Failure {
+    let mut sources = successors(Some(&*error as &(dyn StdError + 'static)), |error| (*error).source());
+    let is_io = error.downcast_ref().is_some_and(ConnectorError::is_io);
+    if sources.clone().any(|source| source.is::<CredentialsError>()) {
+        return Failure::Final(
+            Error::not_sent("the provider of AWS credentials has none").with_source(error),
+        );
+    }
+    match sources.find_map(|source| source.downcast_ref()) {
+        Some(onetap_http::Error::NotConnected(_)) => {
+            Failure::Final(Error::not_sent("no connection").with_source(error))
+        }
+        Some(onetap_http::Error::Interrupted(_)) => Failure::Interrupted(error.into()),
+        Some(other) => Failure::Final(Error::unknown(other.to_string())),
+        // A connector that is not ours: whether the request was sent is unknown.
+        None if is_io => Failure::Interrupted(error.into()),
+        None => Failure::Final(Error::unknown("the request failed").with_source(error)),
+    }
+}
+
 /// The failure of a request that can be repeated. Every error of the service is final.
-fn repeatable_failure<E: ProvideErrorMetadata>(error: SdkError<E>) -> Failure {
+fn repeatable_failure<E>(error: SdkError<E>) -> Failure
+where
+    E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+{
     match request_error(error) {
         RequestError::Service(error) => Failure::Final(error_of_code(error.code())),
         RequestError::NoAnswer(failure) => failure,

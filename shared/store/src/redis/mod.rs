@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::{
     Batch, BoxStream, Channel, Commit, DEFAULT_TIMEOUT, Error, Expect, Found, Key, Log, Position, Record,
-    Store, Write,
+    Source, Store, Write,
 };
 use encode::{Command, MAX_COUNT, Reply, ServerError};
 use send::{Form, Loaded};
@@ -67,7 +67,7 @@ trait Transport: Debug + Send + Sync + 'static {
 enum Failure {
     /// The connection broke. A repeatable request may be sent once more, over a new connection. (While a Lambda is
     /// frozen, the peer closes its pooled connections.)
-    Interrupted,
+    Interrupted(Source),
     /// Anything else.
     Final(Error),
 }
@@ -75,7 +75,9 @@ enum Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         match failure {
-            Failure::Interrupted => Error::unknown("the connection broke before the reply was whole"),
+            Failure::Interrupted(source) => {
+                Error::unknown("the connection broke before the reply was whole").with_source(source)
+            }
             Failure::Final(error) => error,
         }
     }
@@ -151,7 +153,7 @@ impl<T: Transport> Scripted<T> {
         deadline: Instant,
     ) -> Result<Exchange, Error> {
         let mut sent = self.transport.send(commands, deadline).await;
-        let resent = repeatable && matches!(sent, Err(Failure::Interrupted));
+        let resent = repeatable && matches!(sent, Err(Failure::Interrupted(_)));
         if resent {
             sent = self.transport.send(commands, deadline).await;
         }

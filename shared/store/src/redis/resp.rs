@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::encode::{Command, Reply};
 use super::wire::Wire;
 use super::{Failure, Scripted, Transport};
-use crate::{BoxStream, Error, Store, forward};
+use crate::{BoxStream, Error, Source, Store, forward};
 use onetap_config::Secret;
 
 /// Maximum number of concurrent requests, each on its own connection. A Lambda function needs one or a few. Further
@@ -120,8 +120,9 @@ impl Resp {
 
     /// One round trip over an idle connection or a new one. `sent` becomes true when the first write succeeds.
     async fn exchange(&self, commands: &[Command<'_>], sent: &mut bool) -> Result<Vec<Reply>, Failure> {
-        let no_connection = || Failure::Final(Error::not_sent("no connection"));
-        let _slot = self.slots.acquire().await.map_err(|_| no_connection())?;
+        let no_connection =
+            |error: Source| Failure::Final(Error::not_sent("no connection").with_source(error));
+        let _slot = self.slots.acquire().await.map_err(|error| no_connection(error.into()))?;
         loop {
             let idle = match self.take_idle().await {
                 None if self.opening.try_lock().is_err() => {
@@ -140,8 +141,8 @@ impl Resp {
                     self.put_back(wire);
                     return Ok(replies);
                 }
-                Err(_) if *sent => return Err(Failure::Interrupted),
-                Err(_) if is_new => return Err(no_connection()),
+                Err(error) if *sent => return Err(Failure::Interrupted(error.into())),
+                Err(error) if is_new => return Err(no_connection(error.into())),
                 // Nothing was sent, so any request may be sent again, over the next connection.
                 Err(_) => {}
             }
@@ -155,7 +156,7 @@ impl Resp {
             ConnectionAddr::TcpTls { host, port, .. } => (host, *port, true),
             _ => return Err(Error::rejected("not a redis:// or rediss:// URL")),
         };
-        let no_connection = |_| Error::not_sent("no connection");
+        let no_connection = |error: std::io::Error| Error::not_sent("no connection").with_source(error);
         let stream = connected(host, port).await.map_err(no_connection)?;
         // Without it, Nagle's algorithm would delay small commands until the reply to the one before.
         stream.set_nodelay(true).map_err(no_connection)?;
@@ -163,7 +164,9 @@ impl Resp {
             let name =
                 ServerName::try_from(host.clone()).map_err(|_| Error::rejected("not a server's name"))?;
             let secure = self.tls().connect(name, stream).await;
-            Wire::new(Box::new(secure.map_err(|_| Error::not_sent("no TLS connection"))?))
+            Wire::new(Box::new(
+                secure.map_err(|error| Error::not_sent("no TLS connection").with_source(error))?,
+            ))
         } else {
             Wire::new(Box::new(stream))
         };
@@ -244,7 +247,9 @@ impl Transport for Resp {
     ) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
         let subscribed = async {
             let wire = self.new_connection().await?;
-            let messages = wire.subscribe(channel).await.map_err(|_| Error::not_sent("no connection"))??;
+            let messages = wire.subscribe(channel).await;
+            let messages =
+                messages.map_err(|error| Error::not_sent("no connection").with_source(error))??;
             Ok(messages.map(Ok).boxed())
         };
         timeout_at(deadline, subscribed)

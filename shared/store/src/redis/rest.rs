@@ -290,8 +290,10 @@ async fn refused(response: Response<Incoming>, deadline: Instant) -> Error {
 
 fn failure(error: onetap_http::Error) -> Failure {
     match error {
-        onetap_http::Error::Interrupted => Failure::Interrupted,
-        onetap_http::Error::NotConnected => Failure::Final(Error::not_sent("no connection")),
+        onetap_http::Error::Interrupted(_) => Failure::Interrupted(error.into()),
+        onetap_http::Error::NotConnected(_) => {
+            Failure::Final(Error::not_sent("no connection").with_source(error))
+        }
         other => Failure::Final(Error::unknown(other.to_string())),
     }
 }

@@ -3,7 +3,8 @@
 
 use crate::support;
 
-use std::io;
+use std::error::Error as StdError;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -46,10 +47,25 @@ impl HttpConnector for Http {
             let request = request.try_into_http1x().unwrap();
             let request = request.map(|body| body.bytes().unwrap().to_owned().into());
             let answer = client.send(request, Instant::now() + HOUR, 1 << 24).await;
-            let answer =
-                answer.map_err(|_| ConnectorError::io(io::Error::other("the request failed").into()))?;
+            let answer = answer.map_err(|error| ConnectorError::io(Unclear(error).into()))?;
             Ok(answer.map(SdkBody::from).try_into().unwrap())
         })
+    }
+}
+
+/// The error of an HTTP client that does not tell more than that it failed, and why.
+#[derive(Debug)]
+struct Unclear(onetap_http::Error);
+
+impl fmt::Display for Unclear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request failed")
+    }
+}
+
+impl StdError for Unclear {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
     }
 }
 
@@ -103,6 +119,13 @@ fn client(url: &str, credentials: impl ProvideCredentials + 'static, http: Http)
         .http_client(http)
         .retry_config(RetryConfig::standard().with_max_attempts(4));
     Client::from_conf(config.build())
+}
+
+/// A client with secrets that no error may show.
+pub(crate) fn planted(url: &str) -> Client {
+    let credentials =
+        aws_credential_types::Credentials::new("PLANTED-id", "PLANTED-secret", None, None, "test");
+    client(url, credentials, Http::default())
 }
 
 fn store(url: &str) -> Arc<dyn Store> {

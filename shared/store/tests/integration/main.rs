@@ -25,6 +25,7 @@ mod race;
 mod redis;
 mod script;
 mod skew;
+mod sources;
 mod sqs;
 mod sqs_backends;
 mod sqs_random;

@@ -176,7 +176,10 @@ async fn a_key_of_another_type_stops_the_script_before_it_writes() {
     ];
     for batch in batches {
         let error = store.commit(&batch).await.unwrap_err();
-        assert!(matches!(&error, Error::Decode { reason } if reason.starts_with("WRONGTYPE")), "{error:?}");
+        assert!(
+            matches!(&error, Error::Decode { reason, .. } if reason.starts_with("WRONGTYPE")),
+            "{error:?}"
+        );
         assert_eq!(store.get(&first).await, Ok(None), "{batch:?} left half of itself behind");
     }
     let kept: Vec<String> =
