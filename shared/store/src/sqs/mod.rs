@@ -49,6 +49,7 @@
 //! | unreadable, or its key has no or over 256 bytes | `malformed`, `invalid_key` | failed | – |
 //! | the key belongs to another body ([`tied_to_body`](Consumer::tied_to_body)) | `mismatch` | failed | – |
 //! | being handled elsewhere | `in_progress` | failed | – |
+//! | its lease ended before its turn came | `in_progress` | failed, not run | is released, if it is still there |
 //! | at most once, and its outcome is unknown | `unknown` | failed | – |
 //! | no answer from the store to its claim | `store_error` | failed, not run | lapses, if there is one |
 //! | not begun by the deadline | `deadline_passed` | failed | is released |
@@ -340,6 +341,12 @@ async fn run_lane<T, E, F, Fut>(
         // Nothing is begun after the deadline. What waits then is released with the rest.
         if Instant::now() >= deadline {
             return;
+        }
+        // Another owner may be running it.
+        if !runs.may_begin(*n) {
+            record.state = State::Failed(Cause::InProgress);
+            runs.release(*n);
+            continue;
         }
         let State::Waiting(Named { value, .. }) = std::mem::replace(&mut record.state, State::Running) else {
             continue;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::idem_suite::{LONG, engine, over};
 use crate::sqs_suite::{
-    Ended, Handled, NOTHING, bodies, consumer, deliver, failed, memory, seconds, slept, standard,
+    Ended, Handled, NOTHING, bodies, consumer, deliver, failed, fifo, memory, seconds, slept, standard,
 };
 
 #[tokio::test(start_paused = true)]
@@ -94,6 +94,52 @@ async fn claims_that_are_answered_after_their_lease_run_nothing() {
     assert_eq!(handled.all(), NOTHING);
     assert_eq!(deliver(engine(&store, LONG), standard(&bodies), &handled).await, NOTHING);
     assert_eq!(handled.all(), bodies);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_whose_claim_lapses_while_it_waits_is_not_begun() {
+    let store = memory();
+    let (bodies, handled) = (bodies(2), Handled::default());
+    // The store is out of reach for the renewals.
+    let cut_off = Faulty::new(Arc::clone(&store), |call| match call {
+        2..=4 => Fault::NotSent,
+        _ => Fault::Pass,
+    });
+    let orders = consumer(over(&cut_off, seconds(30)));
+    let far = Instant::now() + seconds(300);
+    let late = orders.handle(fifo(&bodies), far, async |body: String, _| {
+        if body == bodies[0] {
+            sleep(seconds(35)).await;
+        }
+        handled.done(body)
+    });
+    let successor = async {
+        sleep(seconds(32)).await;
+        let before = Handled::default();
+        assert_eq!(deliver(engine(&store, LONG), standard(&bodies[1..]), &before).await, NOTHING);
+        assert_eq!(before.all(), bodies[1..]);
+    };
+    let (response, ()) = tokio::join!(late, successor);
+    assert_eq!((failed(&response), handled.all()), (bodies[1..].to_vec(), bodies[..1].to_vec()));
+    assert_eq!(deliver(engine(&store, LONG), fifo(&bodies), &handled).await, NOTHING);
+    assert_eq!(handled.all(), bodies[..1], "each had one run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_whose_claim_ended_unheard_is_not_begun() {
+    let store = memory();
+    let (bodies, handled) = (bodies(2), Handled::default());
+    let down = Faulty::new(Arc::clone(&store), |call| match call {
+        1 => Fault::Pass,
+        _ => Fault::NotSent,
+    });
+    let orders = consumer(over(&down, seconds(30))).concurrency(1);
+    let far = Instant::now() + seconds(300);
+    let response = orders.handle(standard(&bodies), far, async |body: String, _| {
+        sleep(seconds(35)).await;
+        handled.done(body)
+    });
+    assert_eq!((failed(&response.await), handled.all()), (bodies[1..].to_vec(), bodies[..1].to_vec()));
 }
 
 #[tokio::test(start_paused = true)]
