@@ -41,9 +41,9 @@
 //! | record | `idem_total` | response | its claim |
 //! |---|---|---|---|
 //! | the handler succeeds | `executed` | done | becomes the result |
-//! | … and the store does not confirm the result | `unrecorded` | done | lapses |
+//! | … and the store does not confirm the result (nor that of its repeats) | `unrecorded` | done | lapses |
 //! | … after its lease, and another owner has taken over | `lost_lease` | failed | is the other owner's |
-//! | done before, or the same key as an earlier record of the batch that is done | `replayed` | done | – |
+//! | done before, or the same key as an earlier record of the batch that is recorded | `replayed` | done | – |
 //! | the handler fails, [for now](Failure::Transient) | `failed` | failed | is released |
 //! | the handler fails [for good](Failure::Permanent) | `permanent` | failed | is released |
 //! | unreadable, or its key has no or over 256 bytes | `malformed`, `invalid_key` | failed | – |
@@ -61,8 +61,8 @@
 //! is kept of a failure, not even of one for good: a message that is moved back from the dead-letter queue after a fix is handled.
 //!
 //! A record whose result the store does not confirm is done all the same: its handler has succeeded, and to have it delivered
-//! again would run it again. Only another message with its key runs it once more (at least once), or finds it unknown (at most
-//! once).
+//! again would run it again. So no earlier record of its FIFO group holds it back. Only another message with its key runs it once
+//! more (at least once), or finds it unknown (at most once).
 //!
 //! # FIFO queues
 //!
