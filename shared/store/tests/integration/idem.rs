@@ -48,6 +48,18 @@ async fn a_waiter_looks_after_50_ms_doubling_to_500() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_longest_times_are_as_good_as_for_ever() {
+    let store = memory();
+    let ever = Duration::MAX;
+    let config = Config::default().result_ttl(ever).lease_ttl(ever).wait_timeout(ever).wait_interval(ever);
+    let idem = Idempotency::with_config(Arc::clone(&store), config);
+    assert_eq!(idem.execute("other", || async { Ok::<_, Sorry>(1) }).await.unwrap(), 1);
+    let _owner = claim(&store, &engine(&store, LONG), "key").await;
+    let call = idem.call("key").deadline(Instant::now() + LONG / 2);
+    assert!(matches!(call.execute(|| async { Ok::<_, Sorry>(1) }).await, Err(Error::InProgress { .. })));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_is_renewed_every_third_of_its_lease() {
     let counting = Faulty::counting(memory());
     let idem = over(&counting, Duration::from_secs(30));
