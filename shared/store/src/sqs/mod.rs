@@ -94,6 +94,7 @@ use std::time::Duration;
 pub use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use futures_util::{FutureExt, StreamExt, stream};
 use serde::de::DeserializeOwned;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use crate::idem::{Call, EffectKeys, Failure, Granted, Idempotency, Runs};
@@ -284,7 +285,8 @@ impl<T> Consumer<T> {
             biased;
             () = sleep_until(deadline) => {}
             () = work => {}
-            never = runs.renew() => match never {},
+            // Handlers that are never idle use up tokio's budget for the task.
+            never = unconstrained(runs.renew()) => match never {},
         }
 
         for (n, record) in records.iter_mut().enumerate() {

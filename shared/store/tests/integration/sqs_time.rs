@@ -7,9 +7,10 @@ use lambda_http::lambda_runtime::{Context, LambdaEvent};
 use onetap_store::testing::{Fault, Faulty};
 use tokio::time::{Instant, sleep};
 
+use crate::idem::busy;
 use crate::idem_suite::{LONG, engine, over};
 use crate::sqs_suite::{
-    Ended, Handled, NOTHING, bodies, consumer, deliver, failed, fifo, memory, seconds, slept, standard,
+    Ended, Handled, NOTHING, bodies, consumer, deliver, failed, fifo, later, memory, seconds, slept, standard,
 };
 
 #[tokio::test(start_paused = true)]
@@ -35,6 +36,19 @@ async fn every_third_of_a_lease_one_round_trip_renews_what_runs_and_records_what
     let (response, ()) = tokio::join!(work, look);
     assert_eq!((failed(&response), handled.all().len()), (vec![], 6));
     assert_eq!(counting.calls(), 11, "the claims, nine renewals and the last result");
+}
+
+#[tokio::test]
+async fn a_handler_that_is_never_idle_does_not_keep_its_claim_from_being_renewed() {
+    let counting = Faulty::counting(memory());
+    let lease = Duration::from_millis(300);
+    let orders = consumer(over(&counting, lease));
+    let response = orders.handle(standard(&bodies(1)), later(), async |_, _| {
+        busy(lease * 4).await;
+        Ended::Ok(())
+    });
+    assert_eq!(failed(&response.await), NOTHING);
+    assert!(counting.calls() > 2, "the claim and the result only");
 }
 
 #[tokio::test(start_paused = true)]
