@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
+use onetap_config::MAX_DURATION;
 use tokio::time::{Instant, sleep};
 
 use crate::jitter::jitter;
@@ -94,7 +95,7 @@ impl DynamoDb {
     /// Sets the time limit of each call, connecting included ([`DEFAULT_TIMEOUT`]).
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> DynamoDb {
-        self.timeout = timeout;
+        self.timeout = timeout.min(MAX_DURATION);
         self
     }
 

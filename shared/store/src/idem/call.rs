@@ -316,7 +316,7 @@ impl Call {
             owner,
             fingerprint,
             lease,
-            usual_lease: config.lease_ttl,
+            usual_lease: life(config.lease_ttl),
             result_ttl: life(self.result_ttl),
             policy: self.policy,
             max_record: self.idem.store().max_value(),
@@ -333,7 +333,7 @@ impl Call {
         let patience = Some(config.wait_timeout).filter(|limit| !limit.is_zero());
         let patience = patience.and_then(|limit| Instant::now().checked_add(limit));
         let give_up = [patience, self.deadline].into_iter().flatten().min();
-        let mut pause = config.wait_interval.max(Duration::from_millis(1));
+        let mut pause = life(config.wait_interval);
         let longest = pause.max(MAX_WAIT_INTERVAL);
 
         let mut claim = self.claim()?;

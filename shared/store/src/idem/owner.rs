@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use super::Policy;
@@ -19,12 +20,13 @@ pub(crate) struct Owner<'a> {
 impl Owner<'_> {
     /// Does `work` and renews the claim meanwhile. Both are one future: ending or dropping it ends both.
     ///
-    /// Work that blocks its thread also delays its renewal.
+    /// Work that blocks its thread also delays its renewal. Work that is never idle does not: what it leaves of tokio's budget
+    /// for the task, which may be nothing, does not limit the renewal.
     pub(crate) async fn renewing<O>(&mut self, work: impl Future<Output = O>) -> O {
         tokio::select! {
             biased;
             output = work => output,
-            never = self.renew() => match never {},
+            never = unconstrained(self.renew()) => match never {},
         }
     }
 

@@ -121,6 +121,12 @@ impl<'a> Runs<'a> {
         (Runs { sender, sent_at, renewal_interval: shortest / 3, held: Mutex::new(held) }, granted)
     }
 
+    /// Whether the work may begin: as far as is known, its claim has not lapsed while it waited for its turn.
+    pub(crate) fn may_begin(&self, n: usize) -> bool {
+        let held = self.held();
+        held.get(&n).is_some_and(|held| matches!(held.stage, Stage::Open) && Instant::now() < held.run.until)
+    }
+
     /// The work is done: record it.
     pub(crate) fn succeed(&self, n: usize) {
         self.set(n, Stage::Succeeded);

@@ -21,7 +21,7 @@ use super::encode::{Command, Reply};
 use super::wire::Wire;
 use super::{Failure, Scripted, Transport};
 use crate::{BoxStream, Error, Source, Store, forward};
-use onetap_config::Secret;
+use onetap_config::{MAX_DURATION, Secret};
 
 /// Maximum number of concurrent requests, each on its own connection. A Lambda function needs one or a few. Further
 /// callers wait, within their time limit.
@@ -68,7 +68,7 @@ impl Redis {
     /// Sets the time limit of each call, connecting included ([`DEFAULT_TIMEOUT`](crate::DEFAULT_TIMEOUT)).
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Redis {
-        self.0.timeout = timeout;
+        self.0.timeout = timeout.min(MAX_DURATION);
         self
     }
 }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::encode::{Command, Reply, ServerError};
 use super::{Failure, Scripted, Transport};
 use crate::{BoxStream, Error, Store, forward};
-use onetap_config::Secret;
+use onetap_config::{MAX_DURATION, Secret};
 
 /// Upstash accepts requests of up to 10 MB.
 const MAX_REQUEST_BYTES: usize = 10_000_000;
@@ -74,7 +74,7 @@ impl Upstash {
     /// Sets the time limit of each call, connecting included ([`DEFAULT_TIMEOUT`](crate::DEFAULT_TIMEOUT)).
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Upstash {
-        self.0.timeout = timeout;
+        self.0.timeout = timeout.min(MAX_DURATION);
         self
     }
 

@@ -44,14 +44,14 @@ pub(super) fn lanes<T>(records: &mut [Record<T>]) -> Vec<Lane<'_, T>> {
 }
 
 /// Fails the records of FIFO groups that come after one which another delivery may mend: those that were not begun are not
-/// run, and those that are done come again as duplicates. A record that can never be handled holds back nothing.
+/// run, and those that are recorded come again as duplicates. A record that can never be handled holds back nothing.
 pub(super) fn hold_back<T>(records: &mut [Record<T>]) {
     let mut holding: HashSet<String> = HashSet::new();
     for record in records {
         let Some(group) = &record.group else { continue };
         if record.holds_back() {
             holding.insert(group.clone());
-        } else if holding.contains(group) && !matches!(record.state, State::Failed(_)) {
+        } else if holding.contains(group) && !record.is_final() {
             record.state = State::Failed(Cause::HeldBack);
         }
     }

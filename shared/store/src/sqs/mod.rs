@@ -41,14 +41,15 @@
 //! | record | `idem_total` | response | its claim |
 //! |---|---|---|---|
 //! | the handler succeeds | `executed` | done | becomes the result |
-//! | … and the store does not confirm the result | `unrecorded` | done | lapses |
+//! | … and the store does not confirm the result (nor that of its repeats) | `unrecorded` | done | lapses |
 //! | … after its lease, and another owner has taken over | `lost_lease` | failed | is the other owner's |
-//! | done before, or the same key as an earlier record of the batch that is done | `replayed` | done | – |
+//! | done before, or the same key as an earlier record of the batch that is recorded | `replayed` | done | – |
 //! | the handler fails, [for now](Failure::Transient) | `failed` | failed | is released |
 //! | the handler fails [for good](Failure::Permanent) | `permanent` | failed | is released |
 //! | unreadable, or its key has no or over 256 bytes | `malformed`, `invalid_key` | failed | – |
 //! | the key belongs to another body ([`tied_to_body`](Consumer::tied_to_body)) | `mismatch` | failed | – |
 //! | being handled elsewhere | `in_progress` | failed | – |
+//! | its lease ended before its turn came | `in_progress` | failed, not run | is released, if it is still there |
 //! | at most once, and its outcome is unknown | `unknown` | failed | – |
 //! | no answer from the store to its claim | `store_error` | failed, not run | lapses, if there is one |
 //! | not begun by the deadline | `deadline_passed` | failed | is released |
@@ -60,8 +61,8 @@
 //! is kept of a failure, not even of one for good: a message that is moved back from the dead-letter queue after a fix is handled.
 //!
 //! A record whose result the store does not confirm is done all the same: its handler has succeeded, and to have it delivered
-//! again would run it again. Only another message with its key runs it once more (at least once), or finds it unknown (at most
-//! once).
+//! again would run it again. So no earlier record of its FIFO group holds it back. Only another message with its key runs it once
+//! more (at least once), or finds it unknown (at most once).
 //!
 //! # FIFO queues
 //!
@@ -93,6 +94,7 @@ use std::time::Duration;
 pub use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use futures_util::{FutureExt, StreamExt, stream};
 use serde::de::DeserializeOwned;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use crate::idem::{Call, EffectKeys, Failure, Granted, Idempotency, Runs};
@@ -283,7 +285,8 @@ impl<T> Consumer<T> {
             biased;
             () = sleep_until(deadline) => {}
             () = work => {}
-            never = runs.renew() => match never {},
+            // Handlers that are never idle use up tokio's budget for the task.
+            never = unconstrained(runs.renew()) => match never {},
         }
 
         for (n, record) in records.iter_mut().enumerate() {
@@ -340,6 +343,12 @@ async fn run_lane<T, E, F, Fut>(
         // Nothing is begun after the deadline. What waits then is released with the rest.
         if Instant::now() >= deadline {
             return;
+        }
+        // Another owner may be running it.
+        if !runs.may_begin(*n) {
+            record.state = State::Failed(Cause::InProgress);
+            runs.release(*n);
+            continue;
         }
         let State::Waiting(Named { value, .. }) = std::mem::replace(&mut record.state, State::Running) else {
             continue;

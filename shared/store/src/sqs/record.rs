@@ -37,7 +37,7 @@ pub(super) struct Named<T> {
 pub(super) enum Done {
     /// By this batch.
     Executed,
-    /// By this batch, and the store did not confirm it.
+    /// By this batch, or by an earlier record of it, and the store did not confirm it.
     Unrecorded(crate::Error),
     /// By an earlier delivery, or by an earlier record of the batch.
     Replayed,
@@ -136,9 +136,16 @@ impl<T> Record<T> {
         matches!(&self.state, State::Failed(cause) if cause.is_retryable())
     }
 
+    /// Whether it is as it is, whatever becomes of the records before it: it has failed, or it is done and would be run again
+    /// if it came again.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self.state, State::Failed(_) | State::Done(Done::Unrecorded(_)))
+    }
+
     /// Takes over the outcome of the record that this one repeats.
     pub(super) fn share(&mut self, outcome: &State<T>) {
         match outcome {
+            State::Done(Done::Unrecorded(error)) => self.state = State::Done(Done::Unrecorded(error.clone())),
             State::Done(_) => self.state = State::Done(Done::Replayed),
             State::Failed(cause) => self.state = State::Failed(cause.clone()),
             // It is not known yet.

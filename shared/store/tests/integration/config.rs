@@ -1,10 +1,13 @@
 //! The environment: what is wrong is said with the variable's name, and no secret is shown.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_store::config::Backend;
-use onetap_store::{Batch, Commit, Config, Expect, Key, Memory, Store, open};
+use onetap_store::{
+    Batch, Commit, Config, Credentials, DynamoDb, Expect, Key, Memory, Redis, Store, Upstash, open,
+};
 
 fn config(variables: &[(&str, &str)]) -> Result<Config, String> {
     let variables: HashMap<String, String> =
@@ -207,4 +210,20 @@ async fn memory_shows_nothing_of_what_it_holds() {
     assert!(matches!(store.commit(&put).await, Ok(Commit::Applied(_))));
     let shown = format!("{store:?} {put:?} {key:?} {:?}", store.commit(&put).await);
     assert!(!shown.contains("planted"), "{shown}");
+}
+
+#[tokio::test]
+async fn the_longest_time_limit_is_as_good_as_none() {
+    let (nowhere, forever) = ("http://127.0.0.1:1", Duration::MAX);
+    let dynamodb = DynamoDb::new("onetap", "local", Credentials::new("any", "any")).endpoint(nowhere);
+    let stores: [Arc<dyn Store>; 3] = [
+        Arc::new(Upstash::new(nowhere, "token").unwrap().timeout(forever)),
+        Arc::new(Redis::new("redis://127.0.0.1:1").unwrap().timeout(forever)),
+        Arc::new(dynamodb.timeout(forever)),
+    ];
+    for store in stores {
+        let key = Key::new("key").unwrap();
+        assert!(store.get(&key).await.is_err_and(|error| error.is_retryable()), "{store:?}");
+        assert!(store.connect().await.is_err(), "{store:?}");
+    }
 }

@@ -47,6 +47,38 @@ async fn a_waiter_looks_after_50_ms_doubling_to_500() {
     assert_eq!((counting.calls(), started.elapsed()), (8, Duration::from_millis(2500)));
 }
 
+/// Work that always has something to read, as that of a fast connection: it ends its turns only because tokio makes it.
+pub(crate) async fn busy(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        tokio::task::consume_budget().await;
+    }
+}
+
+#[tokio::test]
+async fn work_that_is_never_idle_does_not_keep_its_claim_from_being_renewed() {
+    let counting = Faulty::counting(memory());
+    let lease = Duration::from_millis(300);
+    let work = || async {
+        busy(lease * 4).await;
+        Ok::<_, Sorry>(())
+    };
+    over(&counting, lease).execute("key", work).await.unwrap();
+    assert!(counting.calls() > 2, "the claim and the result only");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_times_are_as_good_as_for_ever() {
+    let store = memory();
+    let ever = Duration::MAX;
+    let config = Config::default().result_ttl(ever).lease_ttl(ever).wait_timeout(ever).wait_interval(ever);
+    let idem = Idempotency::with_config(Arc::clone(&store), config);
+    assert_eq!(idem.execute("other", || async { Ok::<_, Sorry>(1) }).await.unwrap(), 1);
+    let _owner = claim(&store, &engine(&store, LONG), "key").await;
+    let call = idem.call("key").deadline(Instant::now() + LONG / 2);
+    assert!(matches!(call.execute(|| async { Ok::<_, Sorry>(1) }).await, Err(Error::InProgress { .. })));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_renewed_every_third_of_its_lease() {
     let counting = Faulty::counting(memory());

@@ -7,6 +7,7 @@ use onetap_sqs::SqsBatchResponse;
 use onetap_store::idem::{EffectKeys, Failure, Idempotency};
 use onetap_store::sqs::Consumer;
 use onetap_store::testing::{Fault, Faulty};
+use onetap_store::{Batch, Commit, Key, Store};
 use onetap_telemetry::Recorder;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
@@ -108,6 +109,37 @@ async fn what_can_never_be_handled_fails_alone_and_holds_back_nothing() {
     });
     assert_eq!(failed(&response.await), [String::new(), bodies[1].clone(), too_long]);
     assert_eq!(handled.all(), [bodies[0].clone(), bodies[2].clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_and_unrecorded_does_not_come_again_with_an_earlier_record_of_its_group() {
+    let store = memory();
+    let bodies = bodies(2);
+    // The claims, and the renewal that tells of the takeover. Then the store is down.
+    let down = Faulty::new(Arc::clone(&store), |call| match call {
+        1 | 2 => Fault::Pass,
+        _ => Fault::NotSent,
+    });
+    let messages = [&bodies[0], &bodies[1], &bodies[1]].map(|body| message_of("group", body));
+    let orders = consumer(over(&down, seconds(30)));
+    let far = Instant::now() + seconds(300);
+    let response = orders.handle(event(messages), far, async |body: String, _| {
+        match body == bodies[0] {
+            true => take_over(&store, &body).await,
+            false => sleep(seconds(15)).await,
+        }
+        Ended::Ok(())
+    });
+    assert_eq!(failed(&response.await), bodies[..1], "the second would be run again");
+}
+
+/// Another owner's record takes the place of the one that is there.
+async fn take_over(store: &Arc<dyn Store>, body: &str) {
+    let key = Key::new(format!("idem:{body}")).unwrap();
+    let theirs = Batch::new().delete(&key, record(store, body).await.unwrap());
+    assert!(matches!(store.commit(&theirs).await.unwrap(), Commit::Applied(_)));
+    let event = event([message(body)]);
+    assert_eq!(deliver(engine(store, LONG), event, &Handled::default()).await, NOTHING);
 }
 
 #[tokio::test]

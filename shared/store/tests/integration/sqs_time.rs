@@ -7,9 +7,10 @@ use lambda_http::lambda_runtime::{Context, LambdaEvent};
 use onetap_store::testing::{Fault, Faulty};
 use tokio::time::{Instant, sleep};
 
+use crate::idem::busy;
 use crate::idem_suite::{LONG, engine, over};
 use crate::sqs_suite::{
-    Ended, Handled, NOTHING, bodies, consumer, deliver, failed, memory, seconds, slept, standard,
+    Ended, Handled, NOTHING, bodies, consumer, deliver, failed, fifo, later, memory, seconds, slept, standard,
 };
 
 #[tokio::test(start_paused = true)]
@@ -35,6 +36,19 @@ async fn every_third_of_a_lease_one_round_trip_renews_what_runs_and_records_what
     let (response, ()) = tokio::join!(work, look);
     assert_eq!((failed(&response), handled.all().len()), (vec![], 6));
     assert_eq!(counting.calls(), 11, "the claims, nine renewals and the last result");
+}
+
+#[tokio::test]
+async fn a_handler_that_is_never_idle_does_not_keep_its_claim_from_being_renewed() {
+    let counting = Faulty::counting(memory());
+    let lease = Duration::from_millis(300);
+    let orders = consumer(over(&counting, lease));
+    let response = orders.handle(standard(&bodies(1)), later(), async |_, _| {
+        busy(lease * 4).await;
+        Ended::Ok(())
+    });
+    assert_eq!(failed(&response.await), NOTHING);
+    assert!(counting.calls() > 2, "the claim and the result only");
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,6 +108,52 @@ async fn claims_that_are_answered_after_their_lease_run_nothing() {
     assert_eq!(handled.all(), NOTHING);
     assert_eq!(deliver(engine(&store, LONG), standard(&bodies), &handled).await, NOTHING);
     assert_eq!(handled.all(), bodies);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_whose_claim_lapses_while_it_waits_is_not_begun() {
+    let store = memory();
+    let (bodies, handled) = (bodies(2), Handled::default());
+    // The store is out of reach for the renewals.
+    let cut_off = Faulty::new(Arc::clone(&store), |call| match call {
+        2..=4 => Fault::NotSent,
+        _ => Fault::Pass,
+    });
+    let orders = consumer(over(&cut_off, seconds(30)));
+    let far = Instant::now() + seconds(300);
+    let late = orders.handle(fifo(&bodies), far, async |body: String, _| {
+        if body == bodies[0] {
+            sleep(seconds(35)).await;
+        }
+        handled.done(body)
+    });
+    let successor = async {
+        sleep(seconds(32)).await;
+        let before = Handled::default();
+        assert_eq!(deliver(engine(&store, LONG), standard(&bodies[1..]), &before).await, NOTHING);
+        assert_eq!(before.all(), bodies[1..]);
+    };
+    let (response, ()) = tokio::join!(late, successor);
+    assert_eq!((failed(&response), handled.all()), (bodies[1..].to_vec(), bodies[..1].to_vec()));
+    assert_eq!(deliver(engine(&store, LONG), fifo(&bodies), &handled).await, NOTHING);
+    assert_eq!(handled.all(), bodies[..1], "each had one run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_whose_claim_ended_unheard_is_not_begun() {
+    let store = memory();
+    let (bodies, handled) = (bodies(2), Handled::default());
+    let down = Faulty::new(Arc::clone(&store), |call| match call {
+        1 => Fault::Pass,
+        _ => Fault::NotSent,
+    });
+    let orders = consumer(over(&down, seconds(30))).concurrency(1);
+    let far = Instant::now() + seconds(300);
+    let response = orders.handle(standard(&bodies), far, async |body: String, _| {
+        sleep(seconds(35)).await;
+        handled.done(body)
+    });
+    assert_eq!((failed(&response.await), handled.all()), (bodies[1..].to_vec(), bodies[..1].to_vec()));
 }
 
 #[tokio::test(start_paused = true)]

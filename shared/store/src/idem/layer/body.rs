@@ -1,5 +1,6 @@
 //! Bodies that were read to be compared or kept, and are passed on.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -15,13 +16,11 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 /// bytes: `request.map(Body::new)`.
 ///
 /// It was read whole, or it is what was read of a body and then the rest of it.
-#[derive(Debug)]
 pub struct Body {
     read: Option<Bytes>,
     then: Then,
 }
 
-#[derive(Debug)]
 enum Then {
     Trailers(Option<HeaderMap>),
     Rest(UnsyncBoxBody<Bytes, BodyError>),
@@ -44,6 +43,17 @@ impl Body {
 
     pub(super) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Body {
         Body { read: Some(data).filter(|data| !data.is_empty()), then: Then::Trailers(trailers) }
+    }
+}
+
+impl fmt::Debug for Body {
+    /// Without what it holds: a log line may print a request or an answer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let read = self.read.as_ref().map_or(0, Bytes::len);
+        match &self.then {
+            Then::Trailers(_) => write!(f, "Body({read} bytes)"),
+            Then::Rest(_) => write!(f, "Body({read} bytes, and the rest)"),
+        }
     }
 }
 

@@ -21,6 +21,12 @@ async fn a_body_is_made_of_what_holds_bytes() {
     assert!(axum::body::HttpBody::is_end_stream(&LayerBody::default()));
 }
 
+#[test]
+fn debug_shows_no_body() {
+    assert_eq!(format!("{:?}", LayerBody::from("private")), "Body(7 bytes)");
+    assert!(!format!("{:?}", LayerBody::new(LayerBody::from("private"))).contains("private"));
+}
+
 /// A body that cannot be made of bytes and cannot be moved once it is read, as an `async` block's stream is.
 fn unmovable(text: &'static str) -> StreamBody<impl futures_util::Stream<Item = Frames> + Send> {
     StreamBody::new(futures_util::stream::once(async move {
