@@ -226,8 +226,9 @@ impl Call {
     /// crash the effect is there once, with its result; the policy has nothing to decide.
     ///
     /// `f` is first given no values. Where the store refuses its writes, it is called again with the values that are there,
-    /// to make the writes anew from them, or to give up with an error of its own. Its batch has at most
-    /// 24 writes, because the record takes one, and does not name the record's own key. If `f` only reads some keys and decides, [`edit`](Call::edit) is shorter.
+    /// to make the writes anew from them, or to give up with an error of its own. After 100 refusals the call ends with
+    /// [`Error::Store`]. The batch has at most 49 writes, because the record takes one of [`MAX_WRITES`](crate::MAX_WRITES), and
+    /// does not name the record's own key. If `f` only reads some keys and decides, [`edit`](Call::edit) is shorter.
     pub async fn transact<T, E, F, Fut>(self, f: F) -> Result<Returned<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
@@ -245,6 +246,9 @@ impl Call {
     }
 
     /// Makes `edit` and commits it together with the answer of its step: both, or neither, and once for the key.
+    ///
+    /// The step's own error is `Error::Function(edit::Error::Step(error))`. Too many conflicts, and writes that the store does
+    /// not confirm, are [`Error::Store`].
     pub async fn edit<T, E>(
         self,
         edit: Edit<'_>,
