@@ -84,7 +84,22 @@ impl Call {
         self
     }
 
-    /// The same by the time of day, as Lambda's context has it.
+    /// The same by the time of day, as Lambda's context has it. Lambda stops the function at its deadline, so take an earlier
+    /// one: a duplicate that waits until the very end answers nobody. The layers and `sqs` take it 300 ms early.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::{Duration, SystemTime}};
+    /// # use onetap_store::{Memory, idem::Idempotency};
+    /// # let idem = Idempotency::new(Arc::new(Memory::new()));
+    /// # struct Context;
+    /// # impl Context { fn deadline(&self) -> SystemTime { SystemTime::now() } }
+    /// # let context = Context;
+    /// let call = idem.call("order:42").deadline_at(context.deadline() - Duration::from_millis(300));
+    /// # let _ = call;
+    /// ```
+    ///
+    /// A context that a test has made up (`Context::default()`) has a deadline in 1970: the call ends with
+    /// [`Error::DeadlinePassed`].
     pub fn deadline_at(mut self, deadline: SystemTime) -> Call {
         let left = deadline.duration_since(SystemTime::now()).unwrap_or_default();
         self.deadline = Instant::now().checked_add(left);
