@@ -42,7 +42,7 @@ pub enum Error {
     /// program in a form that this crate cannot read.
     #[non_exhaustive]
     Decode {
-        /// What was expected. It may be logged.
+        /// What was expected, or what is wrong with it. It may be logged.
         reason: Cow<'static, str>,
     },
 }

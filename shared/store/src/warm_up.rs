@@ -11,8 +11,17 @@ pub const WARM_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits until `connect` has opened a connection to `service`, for at most [`WARM_UP_TIMEOUT`].
 ///
-/// Run it beside the first poll, which it does not delay. The first answer comes as soon as if the poll had waited, and
-/// sooner where another service is farther away than the store (`bench`, "first tap").
+/// Run it beside the first poll, which it does not delay:
+///
+/// ```no_run
+/// # use lambda_runtime::{Error, LambdaEvent, service_fn};
+/// # use onetap_store::{Config, open, warm_up};
+/// # async fn handler(_: LambdaEvent<()>) -> Result<(), Error> { Ok(()) }
+/// # async fn run() -> Result<(), Error> {
+/// let store = open(&Config::from_env()?)?;
+/// let ((), ended) = tokio::join!(warm_up("store", store.connect()), lambda_runtime::run(service_fn(handler)));
+/// # ended }
+/// ```
 ///
 /// A failure does not stop the start, and is no news for an operator: the first call connects by itself and reports its
 /// own failure.

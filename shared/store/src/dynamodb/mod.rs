@@ -70,12 +70,23 @@ impl DynamoDb {
     /// A store in `table` over a client of the AWS SDK: with its credentials provider, which refreshes them (ECS, EC2,
     /// SSO), its region, endpoint and HTTP client.
     ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use onetap_store::{DynamoDb, idem::Idempotency};
+    /// // With the crate aws-config: `Client::new(&aws_config::load_from_env().await)`.
+    /// fn idempotency(client: &aws_sdk_dynamodb::Client) -> Idempotency {
+    ///     Idempotency::new(Arc::new(DynamoDb::with_client(client.clone(), "orders")))
+    /// }
+    /// # let _ = idempotency;
+    /// ```
+    ///
     /// The store sends over a copy of the client whose retries are off: only the store knows which requests may be sent
     /// twice. [`timeout`](DynamoDb::timeout) holds beside the client's own timeouts. Two things differ from
     /// [`new`](DynamoDb::new), because the HTTP client is not the store's own:
     ///
     /// - It does not tell whether a request that failed was sent. So every write that fails without an answer *may have been
-    ///   applied*, also if there was no connection. (No credentials: nothing was sent.)
+    ///   applied*, also if there was no connection, or if the client was built without a credentials provider. (If its provider
+    ///   fails, nothing was sent, and the error says so.)
     /// - [`connect`](Store::connect) does nothing.
     pub fn with_client(client: Client, table: impl Into<String>) -> DynamoDb {
         DynamoDb::over(Access::new(Origin::Given(client)), table.into())

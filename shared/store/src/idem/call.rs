@@ -84,7 +84,22 @@ impl Call {
         self
     }
 
-    /// The same by the time of day, as Lambda's context has it.
+    /// The same by the time of day, as Lambda's context has it. Lambda stops the function at its deadline, so take an earlier
+    /// one: a duplicate that waits until the very end answers nobody. The layers and `sqs` take it 300 ms early.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::{Duration, SystemTime}};
+    /// # use onetap_store::{Memory, idem::Idempotency};
+    /// # let idem = Idempotency::new(Arc::new(Memory::new()));
+    /// # struct Context;
+    /// # impl Context { fn deadline(&self) -> SystemTime { SystemTime::now() } }
+    /// # let context = Context;
+    /// let call = idem.call("order:42").deadline_at(context.deadline() - Duration::from_millis(300));
+    /// # let _ = call;
+    /// ```
+    ///
+    /// A context that a test has made up (`Context::default()`) has a deadline in 1970: the call ends with
+    /// [`Error::DeadlinePassed`].
     pub fn deadline_at(mut self, deadline: SystemTime) -> Call {
         let left = deadline.duration_since(SystemTime::now()).unwrap_or_default();
         self.deadline = Instant::now().checked_add(left);
@@ -226,8 +241,9 @@ impl Call {
     /// crash the effect is there once, with its result; the policy has nothing to decide.
     ///
     /// `f` is first given no values. Where the store refuses its writes, it is called again with the values that are there,
-    /// to make the writes anew from them, or to give up with an error of its own. Its batch has at most
-    /// 24 writes, because the record takes one, and does not name the record's own key. If `f` only reads some keys and decides, [`edit`](Call::edit) is shorter.
+    /// to make the writes anew from them, or to give up with an error of its own. After 100 refusals the call ends with
+    /// [`Error::Store`]. The batch has at most 49 writes, because the record takes one of [`MAX_WRITES`](crate::MAX_WRITES), and
+    /// does not name the record's own key. If `f` only reads some keys and decides, [`edit`](Call::edit) is shorter.
     pub async fn transact<T, E, F, Fut>(self, f: F) -> Result<Returned<T>, Error<T, E>>
     where
         T: Serialize + DeserializeOwned,
@@ -245,6 +261,9 @@ impl Call {
     }
 
     /// Makes `edit` and commits it together with the answer of its step: both, or neither, and once for the key.
+    ///
+    /// The step's own error is `Error::Function(edit::Error::Step(error))`. Too many conflicts, and writes that the store does
+    /// not confirm, are [`Error::Store`].
     pub async fn edit<T, E>(
         self,
         edit: Edit<'_>,

@@ -320,10 +320,9 @@ impl Done {
     /// that was kept is none).
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, Error> {
         match &self.0 {
-            Outcome::Ok(json) => {
-                serde_json::from_str(json.get()).map_err(|_| unreadable("a value of this type").into())
-            }
-            Outcome::Err(_) => Err(unreadable("a value, or a failure of this type").into()),
+            Outcome::Ok(json) => serde_json::from_str(json.get())
+                .map_err(|_| unreadable("a value of the type that is asked for").into()),
+            Outcome::Err(_) => Err(unreadable("a value, or a failure of the type that is asked for").into()),
             Outcome::NotKept => Err(Error::NotKept),
         }
     }

@@ -29,6 +29,15 @@ pub enum Policy {
 /// let config = Config::default().result_ttl(week).policy(Policy::AtMostOnce);
 /// # let _ = config;
 /// ```
+///
+/// The environment variables that the settings name are read by [`from_variables`](Config::from_variables) alone:
+///
+/// ```
+/// # use onetap_store::{ConfigError, Variables, idem::Config};
+/// # fn main() -> Result<(), ConfigError> {
+/// let config = Config::from_variables(&Variables::from_env())?;
+/// # let _ = config; Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(super) prefix: String,
@@ -82,8 +91,9 @@ impl Config {
         self.lease_ttl
     }
 
-    /// Sets how long a caller waits for somebody else's run (`IDEM_WAIT_TIMEOUT_MS`). Zero, the default, waits until the
-    /// call's deadline, or where it has none until the caller drops it.
+    /// Sets how long a caller waits for somebody else's run (`IDEM_WAIT_TIMEOUT_MS`). Zero, the default, is *no limit*: it
+    /// waits until the call's deadline, or where it has none until the caller drops it. A call that does not wait is
+    /// [`Call::without_waiting`](super::Call::without_waiting).
     #[must_use]
     pub fn wait_timeout(mut self, timeout: Duration) -> Config {
         self.wait_timeout = timeout;

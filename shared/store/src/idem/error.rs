@@ -9,6 +9,25 @@ use std::time::Duration;
 /// `T` is the function's value and `E` its error; plain `Error` is one that carries neither, because no function
 /// was run. [`Display`](fmt::Display) and [`Debug`](fmt::Debug) show no key, payload or value; the function's own
 /// error shows what it will.
+///
+/// It is a [`std::error::Error`], so that `?` works, if `E` is one. `lambda_runtime::Error` (a `Box<dyn Error>`),
+/// `anyhow::Error` and `String` are none: convert it first.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use onetap_store::{Memory, idem::{Error, Idempotency}};
+/// # type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// # async fn charge() -> Result<u32, BoxError> { Ok(120) }
+/// # async fn pay(idem: &Idempotency) -> Result<u32, BoxError> {
+/// let charged = idem.execute("order:42", charge).await.map_err(|error| match error {
+///     Error::Function(error) => error,
+///     other => other.to_string().into(),
+/// })?;
+/// # Ok(charged) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// # assert_eq!(pay(&Idempotency::new(Arc::new(Memory::new()))).await?, 120);
+/// # Ok(()) }
+/// ```
 #[non_exhaustive]
 pub enum Error<T = Infallible, E = Infallible> {
     /// The key is empty or over 256 bytes. Nothing was asked or run.

@@ -315,12 +315,48 @@ pub enum Consumed {
     InProgress,
 }
 
-/// An error of a function that knows whether trying again could help.
+/// An error of a function that knows whether trying again could help: for
+/// [`execute_keeping_failures`](Call::execute_keeping_failures), and for the handlers of `sqs` (which keep no failure: there a
+/// permanent one only lets the rest of its FIFO group go on).
+///
+/// `?` makes an `E` a transient `Failure<E>`. It converts once, and not from another error through `E`: so write the work
+/// with an error of your own, and judge it in one place.
+///
+/// ```
+/// # use onetap_store::idem::Failure;
+/// # struct Order { item: String }
+/// # async fn post(_: &Order) -> Result<(), std::io::Error> { Ok(()) }
+/// enum ShipError {
+///     NoItem,
+///     Carrier(std::io::Error),
+/// }
+///
+/// impl From<std::io::Error> for ShipError {
+///     fn from(error: std::io::Error) -> ShipError {
+///         ShipError::Carrier(error)
+///     }
+/// }
+///
+/// async fn work(order: &Order) -> Result<(), ShipError> {
+///     if order.item.is_empty() {
+///         return Err(ShipError::NoItem);
+///     }
+///     Ok(post(order).await?)
+/// }
+///
+/// async fn ship(order: Order) -> Result<(), Failure<ShipError>> {
+///     work(&order).await.map_err(|error| match error {
+///         ShipError::NoItem => Failure::Permanent(error),
+///         ShipError::Carrier(_) => Failure::Transient(error),
+///     })
+/// }
+/// # let _ = ship;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure<E> {
     /// It could: nothing is kept, and the next call runs.
     Transient(E),
-    /// It could not: the error is kept, and every repeat gets it.
+    /// It could not: the error is kept, and every repeat gets it. (In `sqs` nothing is kept, and SQS delivers it again.)
     Permanent(E),
 }
 

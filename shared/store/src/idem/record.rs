@@ -9,7 +9,7 @@
 //! {"owner":"…","fp":"…","kept":false}    done; the value was not kept
 //! ```
 
-use std::borrow::Cow;
+use std::fmt;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -157,6 +157,6 @@ pub(super) fn parse(text: &str) -> Result<Record, Error> {
 }
 
 /// The error for something there that is not `expected`.
-pub(super) fn unreadable(expected: impl Into<Cow<'static, str>>) -> Error {
-    Error::Decode { reason: expected.into() }
+pub(super) fn unreadable(expected: impl fmt::Display) -> Error {
+    Error::decode(format!("expected {expected}"))
 }

@@ -343,7 +343,7 @@ async fn keys_that_cannot_be_meant_are_400() {
     }
     let strict = counting(layer(&memory()).required(), &asked, |_| 200);
     let answer = ask(&strict, post("/a", None, "")).await;
-    assert_eq!((answer.status(), answer.problem().as_str()), (400, "the request needs an idempotency key"));
+    assert_eq!((answer.status(), answer.problem().as_str()), (400, "The request needs an idempotency key"));
     assert_eq!(asked.times(), 0);
     assert_eq!(ask(&service, post("/a", None, "")).await.status(), 200, "without a key it passes");
 }

@@ -84,19 +84,19 @@ impl Rules {
         let mut given = self.headers.iter().flat_map(|name| parts.headers.get_all(name));
         let Some(first) = given.next() else {
             return if self.required {
-                Keyed::Wrong("the request needs an idempotency key")
+                Keyed::Wrong("The request needs an idempotency key")
             } else {
                 Keyed::Not
             };
         };
         if given.any(|other| other != first) {
-            return Keyed::Wrong("the request has two idempotency keys");
+            return Keyed::Wrong("The request has two idempotency keys");
         }
         match first.to_str() {
             Ok(key) if !key.trim().is_empty() && key.len() <= super::MAX_KEY => {
                 Keyed::By(key.trim().to_owned())
             }
-            _ => Keyed::Wrong("an idempotency key is 1 to 256 visible ASCII characters"),
+            _ => Keyed::Wrong("An idempotency key is 1 to 256 visible ASCII characters"),
         }
     }
 

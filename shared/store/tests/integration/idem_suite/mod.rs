@@ -119,6 +119,7 @@ macro_rules! idem_promises {
             what_an_earlier_round_had_written_is_the_result
             a_transaction_needs_no_policy
             a_transaction_that_gives_up_writes_nothing
+            a_transaction_has_room_for_one_write_less_than_a_batch
             a_transaction_that_can_never_be_written_ends
             a_transaction_that_the_store_rejects_lets_go
             a_result_that_makes_its_transaction_too_large_is_not_kept

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use onetap_store::idem::Policy;
 use onetap_store::testing::{Fault, Gate, random};
-use onetap_store::{Batch, Values};
+use onetap_store::{Batch, MAX_WRITES, Values};
 
 use super::*;
 
@@ -126,6 +126,22 @@ pub async fn a_transaction_that_can_never_be_written_ends(store: Arc<dyn Store>)
     };
     assert!(matches!(idem.transact(&key, hopeless).await, Err(Error::Store(error)) if error.is_retryable()));
     assert_eq!(record(&store, &key).await, None);
+}
+
+pub async fn a_transaction_has_room_for_one_write_less_than_a_batch(store: Arc<dyn Store>) {
+    let idem = engine(&store, LONG);
+    let write = |count: usize| {
+        let keys = (0..count).map(|_| counter());
+        let batch = keys.fold(Batch::new(), |batch, key| batch.put(&key, Expect::Absent, "1", LONG));
+        let idem = &idem;
+        async move {
+            idem.transact(&fresh("transact"), |_| std::future::ready(Ok::<_, Sorry>((batch.clone(), ()))))
+                .await
+        }
+    };
+    assert_eq!(MAX_WRITES, 50);
+    assert!(write(49).await.is_ok());
+    assert!(matches!(write(50).await, Err(Error::Store(error)) if !error.is_retryable()));
 }
 
 pub async fn a_transaction_that_the_store_rejects_lets_go(store: Arc<dyn Store>) {
