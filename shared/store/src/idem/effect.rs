@@ -67,6 +67,12 @@ impl EffectKeys {
         EffectKeys { record: record.into() }
     }
 
+    /// Whether both are of calls with the same record.
+    #[cfg(feature = "tower")]
+    pub(super) fn are_of_the_record_of(&self, other: &EffectKeys) -> bool {
+        self.record == other.record
+    }
+
     /// The key of the effect that `label` names among the effects of this call.
     pub fn key(&self, label: &str) -> EffectKey {
         EffectKey(digest(&[PURPOSE, self.record.as_bytes(), label.as_bytes()]))

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::claim::{Claim, Claimed, Committed, Run, lease};
 use super::{EffectKeys, Error, Policy};
+use crate::log::MIN_TTL;
 use crate::sender::{Retry, Sender};
 use crate::{Answers, Batch, Commit, Round, Store, Ticket};
 
@@ -118,7 +119,9 @@ impl<'a> Runs<'a> {
             (n, granted)
         });
         let granted = granted.collect();
-        (Runs { sender, sent_at, renewal_interval: shortest / 3, held: Mutex::new(held) }, granted)
+        // Without a claim it would be zero, and the renewal would never wait.
+        let renewal_interval = (shortest / 3).max(MIN_TTL);
+        (Runs { sender, sent_at, renewal_interval, held: Mutex::new(held) }, granted)
     }
 
     /// Whether the work may begin: as far as is known, its claim has not lapsed while it waited for its turn.

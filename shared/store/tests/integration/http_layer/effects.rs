@@ -37,3 +37,21 @@ async fn a_handler_finds_the_same_effect_key_in_every_retry_of_a_request() {
     assert!(others.iter().all(|other| other.is_some() && other != first), "each request has its own");
     assert_eq!(unkeyed, &None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_stands_twice_in_front_of_a_service_does_not_wait_for_itself() {
+    // As configured by default, a repeat waits for as long as the first is being handled.
+    let layer = IdempotencyLayer::new(Idempotency::new(memory()));
+    let asked = Asked::default();
+    let counted = asked.clone();
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let n = counted.next();
+        std::future::ready(Ok::<_, Infallible>(Response::new(Body::from(n.to_string()))))
+    });
+    let service = layer.layer(layer.layer(service));
+    for _ in 0..2 {
+        let answer = service.clone().oneshot(post("/pay", Some("key"), "body"));
+        let answer = tokio::time::timeout(Duration::from_secs(3600), answer).await.expect("an answer");
+        assert_eq!(answer.unwrap().into_body().collect().await.unwrap().to_bytes(), "1");
+    }
+}
