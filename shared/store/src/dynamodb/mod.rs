@@ -21,7 +21,6 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
-use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use onetap_config::MAX_DURATION;
 use tokio::time::{Instant, sleep};
@@ -38,6 +37,10 @@ use send::Outcome;
 
 /// DynamoDB items are at most 400 KB, with attribute names; the partition key may take 2 KB of them.
 const MAX_VALUE: usize = 400 * 1024 - 4 * 1024;
+
+/// How many batches of a `commit_each` are sent at the same time, each over a connection of its own. A batch of ten messages
+/// needs ten; a hundred at once would spend the time limit on opening connections.
+const MAX_CONCURRENT_COMMITS: usize = 32;
 
 /// A store in one DynamoDB table, whose key attributes are `pk` and `sk`, both strings.
 ///
@@ -248,7 +251,8 @@ impl Store for DynamoDb {
                 stream::iter(group).then(|n| async move { (n, self.commit_by(&batches[n], deadline).await) });
             commits.collect::<Vec<_>>().await
         };
-        let answers = join_all(groups(batches).into_iter().map(in_order)).await;
+        let groups: Vec<_> = groups(batches).into_iter().map(in_order).collect();
+        let answers: Vec<_> = stream::iter(groups).buffer_unordered(MAX_CONCURRENT_COMMITS).collect().await;
         let mut answers: Vec<_> = answers.into_iter().flatten().collect();
         answers.sort_by_key(|(n, _)| *n);
         let (mut commits, mut all_cleared) = (Vec::with_capacity(batches.len()), Vec::new());

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// error shows what it will.
 ///
 /// It is a [`std::error::Error`], so that `?` works, if `E` is one. `lambda_runtime::Error` (a `Box<dyn Error>`),
-/// `anyhow::Error` and `String` are none: convert it first.
+/// `anyhow::Error` and `String` are none: for these there is [`boxed`](Error::boxed).
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -19,10 +19,7 @@ use std::time::Duration;
 /// # type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// # async fn charge() -> Result<u32, BoxError> { Ok(120) }
 /// # async fn pay(idem: &Idempotency) -> Result<u32, BoxError> {
-/// let charged = idem.execute("order:42", charge).await.map_err(|error| match error {
-///     Error::Function(error) => error,
-///     other => other.to_string().into(),
-/// })?;
+/// let charged = idem.execute("order:42", charge).await.map_err(Error::boxed)?;
 /// # Ok(charged) }
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 /// # assert_eq!(pay(&Idempotency::new(Arc::new(Memory::new()))).await?, 120);
@@ -106,6 +103,29 @@ impl<T, E> Error<T, E> {
     }
 }
 
+impl<T, E> Error<T, E>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    /// The error in a box: the function's own error as it is, any other without the function's value.
+    pub fn boxed(self) -> Box<dyn std::error::Error + Send + Sync> {
+        let other: Error<(), Infallible> = match self {
+            Error::Function(error) => return error.into(),
+            Error::InvalidKey => Error::InvalidKey,
+            Error::InvalidPayload => Error::InvalidPayload,
+            Error::DeadlinePassed => Error::DeadlinePassed,
+            Error::Mismatch => Error::Mismatch,
+            Error::InProgress { left } => Error::InProgress { left },
+            Error::NotKept => Error::NotKept,
+            Error::Unknown => Error::Unknown,
+            Error::Store(error) => Error::Store(error),
+            Error::LostLease { .. } => Error::LostLease { value: () },
+            Error::Unrecorded { error, .. } => Error::Unrecorded { value: (), error },
+        };
+        Box::new(other)
+    }
+}
+
 impl From<crate::Error> for Error {
     fn from(error: crate::Error) -> Error {
         Error::Store(error)
@@ -160,5 +180,26 @@ impl<T, E: std::error::Error + 'static> std::error::Error for Error<T, E> {
             Error::Function(error) => error.source(),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+    #[test]
+    fn a_boxed_error_is_the_functions_own_or_keeps_its_source() {
+        let own: Error<u32, BoxError> = Error::Function("sold out".into());
+        assert_eq!(own.boxed().to_string(), "sold out");
+
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let store = crate::Error::not_sent("no connection").with_source(refused);
+        let error: Error<u32, BoxError> = Error::Unrecorded { value: 7, error: store };
+        let text = error.to_string();
+        let boxed = error.boxed();
+        assert_eq!(boxed.to_string(), text);
+        assert!(boxed.source().is_some());
     }
 }
