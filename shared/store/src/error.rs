@@ -8,7 +8,8 @@ use std::sync::Arc;
 /// A store call that failed. A *refusal* is no error, but an answer: see [`Commit`](crate::Commit).
 ///
 /// Neither an error nor its [source](StdError::source) (an error of the connection, of TLS or of the AWS SDK) contains a
-/// key, a value or a secret: errors are logged, and keys contain user ids. Two errors are equal whatever their sources are.
+/// key, a value or a secret: errors are logged, and keys contain user ids. (What a credentials provider of your own says,
+/// under a client of your own, is passed on as it is.) Two errors are equal whatever their sources are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,5 +1,7 @@
 //! Effects in the store, committed with their result.
 
+use std::sync::atomic::AtomicBool;
+
 use futures_util::future::join_all;
 use onetap_store::idem::Policy;
 use onetap_store::testing::{Fault, Gate, random};
@@ -217,22 +219,22 @@ pub async fn a_transaction_that_is_too_large_without_its_result_writes_nothing(s
 
 pub async fn a_transaction_overtaken_by_its_successor_writes_nothing(store: Arc<dyn Store>) {
     let (key, counter) = (fresh("transact"), counter());
-    let cut_off =
-        Faulty::new(
-            Arc::clone(&store),
-            |call| if (2..9).contains(&call) { Fault::NotSent } else { Fault::Pass },
-        );
+    // Cut off from the store while it works, so that its claim lapses: not at the claim, which may take long.
+    let working = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&working);
+    let cut_off = Faulty::new(Arc::clone(&store), move |_| {
+        if seen.load(Ordering::SeqCst) { Fault::NotSent } else { Fault::Pass }
+    });
     let slow = |refusal| {
-        let (store, key, counter, cut_off) = (&store, &key, &counter, &cut_off);
+        let (store, key, counter, working) = (&store, &key, &counter, &working);
         async move {
+            working.store(true, Ordering::SeqCst);
             sleep(LAPSED).await;
             let successor =
                 engine(store, LONG).transact(key, |refusal| increment(store, counter, refusal)).await;
             assert_eq!(successor.unwrap(), 1);
             let made = increment(store, counter, refusal).await;
-            while cut_off.calls() < 9 {
-                let _ = cut_off.get(counter).await;
-            }
+            working.store(false, Ordering::SeqCst);
             made
         }
     };
