@@ -34,7 +34,8 @@
 //!
 //! Two round trips, for up to 100 records: one claims all of them, one records what was done and releases what was not. If handlers
 //! run longer than a third of the lease, there is one more every third: it renews what is running and records what has ended
-//! meanwhile. A larger batch is handled as several, one after another.
+//! meanwhile. A larger batch is handled as several, one after another. On DynamoDB a round trip is one request for each record, 32 of
+//! them at the same time.
 //!
 //! # How a record ends
 //!
