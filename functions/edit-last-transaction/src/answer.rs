@@ -83,13 +83,14 @@ pub(crate) fn failed(failure: &ChangeError, life: Duration) -> Answer {
         ChangeError::Replaced => StatusCode::CONFLICT,
         ChangeError::Stale => StatusCode::PRECONDITION_FAILED,
         ChangeError::Expired => StatusCode::GONE,
-        ChangeError::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         ChangeError::Invalid(Invalid::Malformed) => StatusCode::BAD_REQUEST,
         ChangeError::Invalid(Invalid::Fields(_)) => StatusCode::UNPROCESSABLE_ENTITY,
         ChangeError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ChangeError::Unreadable(_) | ChangeError::Unwritable(_) | ChangeError::Outrun => {
             StatusCode::SERVICE_UNAVAILABLE
         }
+        // `Broken`.
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut body = json!({"success": false, "message": texts::failure(failure, life)});
     if let ChangeError::Invalid(Invalid::Fields(wrong)) = failure {

@@ -100,7 +100,8 @@ impl From<Result<Published, Error>> for State {
         match outcome {
             Ok(published) => State::Done(published),
             Err(Error::SeqTaken) => State::Failed(Failure::SeqTaken),
-            Err(Error::Store(_)) => State::Failed(Failure::Store),
+            // Any other failure may pass: the record comes again.
+            Err(_) => State::Failed(Failure::Store),
         }
     }
 }

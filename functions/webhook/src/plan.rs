@@ -164,9 +164,8 @@ pub fn plan(event: &Event, now: Moment) -> Plan {
         Kind::Follow => Plan::Follow,
         Kind::Unfollow => Plan::Unfollow,
         Kind::Join => Plan::Say(Say::Greeting),
-        Kind::Message(IncomingMessage::Other(_)) | Kind::Leave | Kind::Other(_) | Kind::Skipped(_) => {
-            Plan::Ignore
-        }
+        // `IncomingMessage::Other`, `Leave`, `Other`, `Skipped`.
+        _ => Plan::Ignore,
     }
 }
 

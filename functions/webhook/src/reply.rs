@@ -51,9 +51,7 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
             Replied::NotTaken
         }
         Outcome::Sent => Replied::Accepted,
-        Outcome::InvalidToken
-        | Outcome::BadRequest
-        | Outcome::ServerError
-        | Outcome::Unreachable { maybe_sent: true } => Replied::Final,
+        // `InvalidToken`, `BadRequest`, `ServerError`, `Unreachable { maybe_sent: true }`: refused for good, or it may have arrived.
+        _ => Replied::Final,
     }
 }

@@ -41,6 +41,7 @@ pub enum Published {
 
 /// Why an event was not published.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Error {
     /// Another stage of the job has used the sequence number. This event can never be published.
     SeqTaken,

@@ -6,6 +6,7 @@ use crate::Invalid;
 
 /// Why a change was not made. [`texts::failure`](crate::texts::failure) has the message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ChangeError {
     /// There is no last transaction.
     Missing,

@@ -14,6 +14,7 @@ const MAX_JSON_DEPTH: usize = 64;
 
 /// A body that is not what it should be. `Debug` shows no name and no value.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Invalid {
     /// Not JSON, not an object, or nested too deep.
     Malformed,

@@ -35,6 +35,7 @@ pub struct Reply {
 
 /// How a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// LINE accepted it.
     Sent,

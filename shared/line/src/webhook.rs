@@ -51,6 +51,7 @@ pub struct Event {
 
 /// What happened.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Kind {
     /// Somebody sent something.
     Message(IncomingMessage),
@@ -75,6 +76,7 @@ pub enum Kind {
 
 /// A message that a user sent.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub enum IncomingMessage {
     /// A text message.
     Text(String),

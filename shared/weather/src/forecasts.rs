@@ -23,6 +23,7 @@ const MAX_AHEAD_SECONDS: i64 = 5 * 60;
 
 /// How the look-up of a forecast ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ForecastOutcome {
     /// It was kept, and is fresh.
     Kept,

@@ -27,6 +27,7 @@ pub trait Provider: Debug + Send + Sync + 'static {
 
 /// Why there is no forecast. It contains no address, because the key is a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Error {
     /// The provider cannot be reached, or failed (5xx).
     Unavailable,
