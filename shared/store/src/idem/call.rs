@@ -1,7 +1,7 @@
 //! One call of a key: what is asked, how it begins, and the ways to run it.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -79,30 +79,10 @@ impl Call {
     ///
     /// The deadline does not stop the function. A commit that it cuts off is [unrecorded](Error::Unrecorded) or an error of
     /// the [store](Error::Store), and may have been applied.
+    ///
+    /// In a Lambda function it is `invocation` (feature `lambda`) that sets it.
     pub fn deadline(mut self, deadline: Instant) -> Call {
         self.deadline = Some(deadline);
-        self
-    }
-
-    /// The same by the time of day, as Lambda's context has it. Lambda stops the function at its deadline, so take an earlier
-    /// one: a duplicate that waits until the very end answers nobody. The layers and `sqs` take it 300 ms early.
-    ///
-    /// ```
-    /// # use std::{sync::Arc, time::{Duration, SystemTime}};
-    /// # use onetap_store::{Memory, idem::Idempotency};
-    /// # let idem = Idempotency::new(Arc::new(Memory::new()));
-    /// # struct Context;
-    /// # impl Context { fn deadline(&self) -> SystemTime { SystemTime::now() } }
-    /// # let context = Context;
-    /// let call = idem.call("order:42").deadline_at(context.deadline() - Duration::from_millis(300));
-    /// # let _ = call;
-    /// ```
-    ///
-    /// A context that a test has made up (`Context::default()`) has a deadline in 1970: the call ends with
-    /// [`Error::DeadlinePassed`].
-    pub fn deadline_at(mut self, deadline: SystemTime) -> Call {
-        let left = deadline.duration_since(SystemTime::now()).unwrap_or_default();
-        self.deadline = Instant::now().checked_add(left);
         self
     }
 

@@ -86,6 +86,8 @@ mod claim;
 mod config;
 mod effect;
 mod error;
+#[cfg(feature = "lambda")]
+pub(crate) mod lambda;
 #[cfg(feature = "tower")]
 mod layer;
 mod owner;

@@ -106,10 +106,6 @@ use record::{Cause, Done, Named, Record, State};
 /// claims are short and the deadline is checked in between.
 const MAX_RECORDS_PER_ROUND: usize = 100;
 
-/// Time that is reserved at the end of an invocation for the last round trip and the response.
-#[cfg(feature = "lambda")]
-const RESPONSE_MARGIN: Duration = Duration::from_millis(300);
-
 /// The longest time that Lambda gives an invocation.
 #[cfg(feature = "lambda")]
 const MAX_INVOCATION: Duration = Duration::from_secs(900);
@@ -191,15 +187,8 @@ impl<T> Consumer<T> {
         F: Fn(T, EffectKeys) -> Fut,
         Fut: Future<Output = Result<(), Failure<E>>>,
     {
-        let left = match event.context.deadline {
-            // A context that somebody made up has none.
-            0 => MAX_INVOCATION,
-            _ => {
-                let now = std::time::SystemTime::now();
-                event.context.deadline().duration_since(now).unwrap_or_default()
-            }
-        };
-        let deadline = Instant::now() + left.saturating_sub(RESPONSE_MARGIN);
+        let deadline = crate::idem::lambda::deadline(&event.context);
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + MAX_INVOCATION);
         Ok(self.handle(event.payload, deadline, handler).await)
     }
 

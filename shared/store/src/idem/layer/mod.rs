@@ -43,10 +43,6 @@ const MAX_BODY: usize = MAX_RESULT;
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(pub Instant);
 
-/// So long before Lambda ends an invocation its request is answered, if only with 409.
-#[cfg(feature = "lambda")]
-const LAMBDA_MARGIN: Duration = Duration::from_millis(300);
-
 type Caller = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
 /// Whose requests, and by which key: what a layer is told about a request.
@@ -116,19 +112,11 @@ impl Rules {
             return call.deadline(*deadline);
         }
         #[cfg(feature = "lambda")]
-        if let Some(deadline) = lambda_deadline(parts) {
-            return call.deadline_at(deadline);
+        if let Some(context) = parts.extensions.get() {
+            return call.invocation(context);
         }
         call
     }
-}
-
-/// When to answer a request of lambda_http, if it came from an invocation. A context that somebody made up has no
-/// deadline.
-#[cfg(feature = "lambda")]
-fn lambda_deadline(parts: &Parts) -> Option<std::time::SystemTime> {
-    let context = parts.extensions.get::<lambda_runtime::Context>()?;
-    (context.deadline > 0).then(|| context.deadline().checked_sub(LAMBDA_MARGIN)).flatten()
 }
 
 /// Who sent it, as far as the request's credentials tell. Only a hash of this is kept.
