@@ -69,6 +69,12 @@ pub enum Error<T = Infallible, E = Infallible> {
 impl Error {
     /// The same error, where a function could have been run.
     pub fn widen<T, E>(self) -> Error<T, E> {
+        self.map(|value| match value {}, |error| match error {})
+    }
+}
+
+impl<T, E> Error<T, E> {
+    fn map<U, F>(self, value: impl FnOnce(T) -> U, function: impl FnOnce(E) -> F) -> Error<U, F> {
         match self {
             Error::InvalidKey => Error::InvalidKey,
             Error::InvalidPayload => Error::InvalidPayload,
@@ -78,13 +84,12 @@ impl Error {
             Error::NotKept => Error::NotKept,
             Error::Unknown => Error::Unknown,
             Error::Store(error) => Error::Store(error),
-            Error::LostLease { value } | Error::Unrecorded { value, .. } => match value {},
-            Error::Function(error) => match error {},
+            Error::LostLease { value: late } => Error::LostLease { value: value(late) },
+            Error::Unrecorded { value: done, error } => Error::Unrecorded { value: value(done), error },
+            Error::Function(error) => Error::Function(function(error)),
         }
     }
-}
 
-impl<T, E> Error<T, E> {
     /// The error in a word, for logs and counters.
     pub fn outcome(&self) -> &'static str {
         match self {
@@ -109,20 +114,11 @@ where
 {
     /// The error in a box: the function's own error as it is, any other without the function's value.
     pub fn boxed(self) -> Box<dyn std::error::Error + Send + Sync> {
-        let other: Error<(), Infallible> = match self {
-            Error::Function(error) => return error.into(),
-            Error::InvalidKey => Error::InvalidKey,
-            Error::InvalidPayload => Error::InvalidPayload,
-            Error::DeadlinePassed => Error::DeadlinePassed,
-            Error::Mismatch => Error::Mismatch,
-            Error::InProgress { left } => Error::InProgress { left },
-            Error::NotKept => Error::NotKept,
-            Error::Unknown => Error::Unknown,
-            Error::Store(error) => Error::Store(error),
-            Error::LostLease { .. } => Error::LostLease { value: () },
-            Error::Unrecorded { error, .. } => Error::Unrecorded { value: (), error },
-        };
-        Box::new(other)
+        match self {
+            Error::Function(error) => error.into(),
+            // No other variant holds an error of the function.
+            other => Box::new(other.map(drop, |_| fmt::Error)),
+        }
     }
 }
 
