@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use onetap_config::Variables;
 use onetap_store::idem::{self, Idempotency};
+use onetap_store::lease::unique_token;
 use onetap_store::{Batch, Commit, Config, Expect, Found, Key, Store, Ttl, open};
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
@@ -83,14 +84,19 @@ async fn run(
     }
 }
 
-/// One more, by compare-and-swap. A counted run may be counted twice if a reply is lost, which a test would notice;
-/// it is never missed.
+/// One more, by compare-and-swap. The number stands before a token, by which a write is known again whose reply was lost: a run is
+/// counted once.
 async fn increment(store: &dyn Store, counter: &Key) -> Result<usize, onetap_store::Error> {
+    let token = unique_token();
     let mut there = store.get(counter).await?;
     loop {
-        let next = there.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0usize) + 1;
-        let expect = there.map_or(Expect::Absent, Expect::Is);
-        match store.commit(&Batch::new().put(counter, expect, next.to_string(), Ttl::Forever)).await? {
+        let run = there.as_deref().and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0usize);
+        if there.as_deref().is_some_and(|text| text.ends_with(&token)) {
+            return Ok(run);
+        }
+        let (next, expect) = (run + 1, there.map_or(Expect::Absent, Expect::Is));
+        let batch = Batch::new().put(counter, expect, format!("{next} {token}"), Ttl::Forever);
+        match store.commit(&batch).await? {
             Commit::Applied(_) => return Ok(next),
             Commit::Refused(refusal) => there = refusal.get(counter).and_then(Found::text).map(str::to_owned),
         }
