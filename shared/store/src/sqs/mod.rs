@@ -224,7 +224,7 @@ impl<T> Consumer<T> {
     }
 
     fn read(&self, message: SqsMessage) -> State<T> {
-        let payload = message.body.clone().filter(|_| self.tied_to_body);
+        let payload = if self.tied_to_body { message.body.clone() } else { None };
         match catch_unwind(AssertUnwindSafe(|| (self.read)(message))) {
             Ok(Some((key, value))) => State::Waiting(Named { key, payload, value }),
             Ok(None) => State::Failed(Cause::Malformed),
