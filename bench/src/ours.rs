@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_bus::{Bus, Event, Published};
+use onetap_bus::{Bus, Event, Published, Stages};
 use onetap_config::Variables;
 use onetap_ledger::{Attempt, Book, Change, Config, Entry, Month, Patch, Statement};
 use onetap_store::idem::Idempotency;
@@ -198,5 +198,5 @@ fn event(job: &str) -> Result<Event> {
     let text = format!(
         r#"{{"job_id":"{job}","domain":"scan","stage":"vision","seq":10,"data":{{"status":"done"}},"timestamp":"2025-11-03T08:15:30.123456"}}"#
     );
-    Ok(Event::parse(text)?)
+    Ok(Event::parse(text, &Stages::default())?)
 }

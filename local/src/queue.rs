@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onetap_bus::{Job, next_seq};
+use onetap_bus::{Job, Stages};
 use onetap_sqs::{Queue, SqsEvent, completed};
 use onetap_store::{Commit, Store};
 use queue_consumer::QueueConsumer;
@@ -220,7 +220,7 @@ fn event(job: &Job, stage: &str, sub: u64) -> Option<String> {
         "job_id": job.id(),
         "domain": job.domain(),
         "stage": stage,
-        "seq": next_seq(stage, sub)?,
+        "seq": Stages::default().seq(stage, sub)?,
         "data": { "status": status },
         "timestamp": timestamp(),
     });

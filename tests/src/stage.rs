@@ -137,6 +137,7 @@ pub fn gateway(store: Arc<dyn Store>) -> JobEvents {
         max: Duration::from_millis(20),
         keepalive: Duration::from_secs(15),
         grace: Duration::from_millis(20),
+        stages: onetap_bus::Stages::default(),
     };
     JobEvents::new(store, config)
 }

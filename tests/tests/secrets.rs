@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use http::Method;
-use onetap_bus::{Event, Job};
+use onetap_bus::{Event, Job, Stages};
 use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
 use onetap_servers::{Backend, Broken, Environment, Fault as ServerFault};
@@ -369,8 +369,9 @@ async fn nothing_that_was_read_from_a_request_shows_its_words() {
     hides(onetap_ledger::IfMatch::parse("PLANTED"));
     hides(onetap_ledger::Book::new("U-PLANTED", onetap_ledger::Config::default()).unwrap());
     hides(Job::new("scan", "PLANTED-job").unwrap());
-    hides(Event::parse(job_event(10)).unwrap());
-    let malformed = Event::parse(job_event(99)).unwrap_err();
+    let stages = Stages::default();
+    hides(Event::parse(job_event(10), &stages).unwrap());
+    let malformed = Event::parse(job_event(99), &stages).unwrap_err();
     shows_nothing("a malformed event", &format!("{malformed} {malformed:?}"));
     for words in ["午餐 98765432109876 信用卡", "修改附註 PLANTED", "PLANTED 120", "永和"] {
         let now = onetap_ledger::Moment::from_unix(1_764_397_800).unwrap();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
+use onetap_bus::Stages;
 use onetap_config::{ConfigError, Secret, Variables, is_http_url};
 
 /// Access, and the limits of a stream.
@@ -19,13 +20,15 @@ pub struct Config {
     pub keepalive: Duration,
     /// How long a stream stays open after the job's last event, for events that it has overtaken (`SSE_GRACE_SECONDS`).
     pub grace: Duration,
+    /// The stages of a job, which tell when it has ended (`EVENT_STAGES`): the table that its events are published with.
+    pub stages: Stages,
 }
 
 /// Upper limit of every duration here.
 const MAX_STREAM: Duration = Duration::from_secs(24 * 3600);
 
 impl Config {
-    /// Reads `JOB_EVENTS_…` and `SSE_…`.
+    /// Reads `JOB_EVENTS_…`, `SSE_…` and `EVENT_STAGES`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
         const SECRET: &str = "JOB_EVENTS_SECRET";
         const ORIGIN: &str = "JOB_EVENTS_ALLOW_ORIGIN";
@@ -47,6 +50,7 @@ impl Config {
             keepalive: up_to_a_day(KEEPALIVE, variables.seconds(KEEPALIVE, 15)?)?,
             // 0 ends a stream with the job's last event.
             grace: up_to_a_day(GRACE, variables.seconds_or_zero(GRACE, 3)?)?,
+            stages: Stages::from_variables(variables)?,
         })
     }
 }

@@ -107,7 +107,7 @@ impl JobEvents {
 
     async fn events(&self, job: Job, resume: Resume, token_ttl: Duration) -> Result<Response<Body>, Error> {
         let end = End::new(self.config.max, token_ttl);
-        let follower = Follower::start(self.store.clone(), job, resume).await?;
+        let follower = Follower::start(self.store.clone(), self.config.stages.clone(), job, resume).await?;
         // The grace period is never longer than the stream.
         let mut follower = follower.with_grace(self.config.grace.min(self.config.max));
         // 204 ends the client's reconnecting for good. Within the grace period overtaken events may still come, so that

@@ -61,7 +61,8 @@ impl QueueConsumer {
     /// Publishes a batch by `deadline`. The response names every record that was not published, also one that can never
     /// be: SQS delivers it again, and moves it to the dead-letter queue in the end.
     pub async fn handle(&self, event: SqsEvent, deadline: Instant) -> SqsBatchResponse {
-        let mut records: Vec<Record> = event.records.into_iter().map(Record::read).collect();
+        let mut records: Vec<Record> =
+            event.records.into_iter().map(|message| Record::read(message, self.bus.stages())).collect();
         let mut events_per_call = MAX_EVENTS_PER_CALL;
         loop {
             fail_rest_of_groups(&mut records);

@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use aws_lambda_events::sqs::SqsMessage;
-use onetap_bus::{Error, Event, Malformed, Published};
+use onetap_bus::{Error, Event, Malformed, Published, Stages};
 
 /// A record of the batch.
 pub(crate) struct Record {
@@ -42,12 +42,12 @@ impl Failure {
 }
 
 impl Record {
-    pub(crate) fn read(message: SqsMessage) -> Record {
+    pub(crate) fn read(message: SqsMessage, stages: &Stages) -> Record {
         // Standard queues have group ids too, for fair queues, without an order.
         let fifo = message.event_source_arn.is_some_and(|arn| arn.ends_with(".fifo"));
         let group = message.attributes.get("MessageGroupId").filter(|_| fifo).cloned();
         let body = message.body.unwrap_or_default();
-        let state = match catch_unwind(|| Event::parse(body)) {
+        let state = match catch_unwind(|| Event::parse(body, stages)) {
             Ok(Ok(event)) => State::Waiting(event),
             Ok(Err(malformed)) => State::Failed(Failure::Malformed(malformed)),
             Err(_) => State::Failed(Failure::Panicked),

@@ -5,6 +5,8 @@ use std::time::Duration;
 use onetap_config::{ConfigError, Variables};
 use onetap_store::config::{self, Backend};
 
+use crate::Stages;
+
 /// TTLs and sizes of the bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -21,6 +23,8 @@ pub struct Config {
     /// Whether events go to shard streams too: on Redis and in memory. On DynamoDB the stream of a shard would be one
     /// hot item; there the jobs' own logs are enough.
     pub shard_streams: bool,
+    /// The stages of a job (`EVENT_STAGES`).
+    pub stages: Stages,
 }
 
 impl Default for Config {
@@ -31,6 +35,7 @@ impl Default for Config {
             published_ttl: Duration::from_secs(7200),
             stream_maxlen: 10_000,
             shard_streams: true,
+            stages: Stages::default(),
         }
     }
 }
@@ -47,7 +52,21 @@ impl Config {
                 .seconds("EVENT_PUBLISHED_TTL_SECONDS", default.published_ttl.as_secs())?,
             stream_maxlen: usize::try_from(maxlen).unwrap_or(usize::MAX),
             shard_streams: store.backend() != Backend::DynamoDb,
+            stages: Stages::from_variables(variables)?,
         })
+    }
+}
+
+impl Stages {
+    /// Reads `EVENT_STAGES`, by [`Stages::from_json`].
+    pub fn from_variables(variables: &Variables<'_>) -> Result<Stages, ConfigError> {
+        const STAGES: &str = "EVENT_STAGES";
+        match variables.optional(STAGES)? {
+            Some(json) => {
+                Stages::from_json(&json).map_err(|error| ConfigError::new(STAGES, error.to_string()))
+            }
+            None => Ok(Stages::default()),
+        }
     }
 }
 
@@ -92,6 +111,8 @@ mod tests {
                 assert_eq!(read(&[(name, wrong)]).unwrap_err().variable(), name);
             }
         }
+        let stages = read(&[("EVENT_STAGES", r#"[{"stage":"a","first":0,"last":9}]"#)]).unwrap_err();
+        assert_eq!(stages.to_string(), "EVENT_STAGES: no stage has `ends`, so that no job would end");
         assert!(read(&[("EVENT_STATE_TTL_SECONDS", "1000000000")]).is_err(), "no store keeps it so long");
         let set = read(&[("EVENT_SHARD_COUNT", "7"), ("EVENT_STREAM_MAXLEN", "9")]).unwrap();
         assert_eq!((set.shard_count, set.stream_maxlen), (7, 9));

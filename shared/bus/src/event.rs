@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use onetap_calendar::is_iso8601;
+use onetap_calendar::{is_iso8601, utc_now};
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
 use crate::job::{domain_problem, id_problem, is_name};
-use crate::{Job, sequence};
+use crate::{Job, Stages};
 
 /// Largest JSON of an event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 128 * 1024;
@@ -43,6 +43,7 @@ pub struct Event {
     job: Job,
     stage: String,
     seq: u64,
+    sets_state: bool,
     text: String,
 }
 
@@ -124,18 +125,53 @@ impl<'de> Deserialize<'de> for Walked {
 }
 
 impl Event {
+    /// An event that happens now, with anything that becomes JSON for its data.
+    ///
+    /// Stage and sequence number identify the event within its job. An event that is made and published again, with
+    /// the same ones, is a duplicate, also if its data differs.
+    ///
+    /// ```
+    /// use onetap_bus::{Event, Job, Stages};
+    ///
+    /// # fn main() -> Result<(), onetap_bus::Malformed> {
+    /// let job = Job::new("scan", "job-1")?;
+    /// let event = Event::new(&Stages::default(), &job, "vision", 10, &["a page", "another"])?;
+    /// assert_eq!((event.stage(), event.seq()), ("vision", 10));
+    /// # Ok(()) }
+    /// ```
+    pub fn new(
+        stages: &Stages,
+        job: &Job,
+        stage: &str,
+        seq: u64,
+        data: &impl Serialize,
+    ) -> Result<Event, Malformed> {
+        let data =
+            serde_json::to_value(data).map_err(|_| Malformed(vec!["data cannot be written as JSON"]))?;
+        let event = json!({
+            "job_id": job.id(),
+            "domain": job.domain(),
+            "stage": stage,
+            "seq": seq,
+            "data": data,
+            "timestamp": utc_now(),
+        });
+        Event::parse(event.to_string(), stages)
+    }
+
     /// Reads an event, or names everything that is wrong with it.
     ///
     /// ```
     /// let event = onetap_bus::Event::parse(
     ///     r#"{"job_id":"job-1","domain":"scan","stage":"rule","seq":31,"data":{},"timestamp":"yesterday"}"#,
+    ///     &onetap_bus::Stages::default(),
     /// );
     /// assert_eq!(
     ///     event.unwrap_err().problems(),
     ///     ["seq is outside its stage's range", "timestamp is not ISO 8601 with a date and a time"],
     /// );
     /// ```
-    pub fn parse(text: impl Into<String>) -> Result<Event, Malformed> {
+    pub fn parse(text: impl Into<String>, stages: &Stages) -> Result<Event, Malformed> {
         let text = text.into();
         if text.len() > MAX_EVENT_BYTES {
             return Err(Malformed(vec!["the event is over 128 KiB"]));
@@ -157,14 +193,16 @@ impl Event {
         let domain = fields.domain.and_then(string).unwrap_or_default();
         problems.extend(domain_problem(&domain));
         let stage = fields.stage.and_then(string).unwrap_or_default();
-        let known = is_name(&stage);
-        if !known {
+        let entry = stages.get(&stage);
+        if !is_name(&stage) {
             problems.push("stage is not 1 to 32 of a-z 0-9 _ -");
+        } else if entry.is_none() {
+            problems.push("stage is not in the table of stages");
         }
         let seq = fields.seq.as_ref().and_then(Value::as_u64);
         match seq {
             None => problems.push("seq is not a whole number"),
-            Some(seq) if known && !sequence::range(&stage).contains(&seq) => {
+            Some(seq) if entry.is_some_and(|entry| !entry.seqs().contains(&seq)) => {
                 problems.push("seq is outside its stage's range");
             }
             Some(_) => {}
@@ -175,8 +213,11 @@ impl Event {
         if !fields.timestamp.and_then(string).is_some_and(|time| is_iso8601(&time)) {
             problems.push("timestamp is not ISO 8601 with a date and a time");
         }
-        match seq {
-            Some(seq) if problems.is_empty() => Ok(Event { job: Job::new(domain, id)?, stage, seq, text }),
+        match (seq, entry) {
+            (Some(seq), Some(entry)) if problems.is_empty() => {
+                let sets_state = entry.sets_state();
+                Ok(Event { job: Job::new(domain, id)?, stage, seq, sets_state, text })
+            }
             _ => Err(Malformed(problems)),
         }
     }
@@ -194,6 +235,11 @@ impl Event {
     /// The sequence number, unique within the job.
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// Whether it becomes the latest state of its job, if its sequence number is the highest.
+    pub(crate) fn sets_state(&self) -> bool {
+        self.sets_state
     }
 
     /// The JSON as it was sent, byte for byte.
@@ -229,15 +275,18 @@ impl EventNumber {
         serde_json::from_str(text).ok()
     }
 
-    pub(crate) fn is_final(&self) -> bool {
-        sequence::is_final(&self.stage, self.seq)
+    pub(crate) fn is_final(&self, stages: &Stages) -> bool {
+        stages.is_final(&self.stage, self.seq)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    fn parse(text: impl Into<String>) -> Result<Event, Malformed> {
+        Event::parse(text, &Stages::default())
+    }
 
     fn good() -> Value {
         json!({"job_id": "job-1", "domain": "scan", "stage": "vision", "seq": 10,
@@ -247,7 +296,7 @@ mod tests {
     fn with(field: &str, value: Value) -> Result<Event, Malformed> {
         let mut event = good();
         event[field] = value;
-        Event::parse(event.to_string())
+        parse(event.to_string())
     }
 
     fn problem(event: Result<Event, Malformed>) -> String {
@@ -258,7 +307,7 @@ mod tests {
     fn an_event_keeps_its_bytes() {
         let text = " {\n  \"seq\": 10, \"new_field\": [1.10, null],\r\n \"stage\":\"vision\",\"domain\":\"scan\",\
             \"job_id\":\"job-1\",\"data\":null,\"timestamp\":\"2025-11-03T08:15:30Z\"}\n";
-        let event = Event::parse(text).unwrap();
+        let event = parse(text).unwrap();
         assert_eq!((event.job().domain(), event.job().id()), ("scan", "job-1"));
         assert_eq!((event.stage(), event.seq(), event.text()), ("vision", 10, text));
     }
@@ -270,25 +319,25 @@ mod tests {
         }
         let mut event = good();
         event.as_object_mut().unwrap().remove("data");
-        assert_eq!(problem(Event::parse(event.to_string())), "data is missing");
+        assert_eq!(problem(parse(event.to_string())), "data is missing");
     }
 
     #[test]
     fn what_is_no_object_is_refused() {
         for text in ["", "not json", "{", "{} {}", "nul"] {
-            assert_eq!(problem(Event::parse(text)), "the event is not JSON", "{text}");
+            assert_eq!(problem(parse(text)), "the event is not JSON", "{text}");
         }
         // An array must not pass for the fields in their order.
         for text in
             ["null", "1", r#""text""#, "[]", r#"["job-1","scan","vision",10,{},"2025-11-03T08:15:30Z"]"#]
         {
-            assert_eq!(problem(Event::parse(text)), "the event is not a JSON object", "{text}");
+            assert_eq!(problem(parse(text)), "the event is not a JSON object", "{text}");
         }
     }
 
     #[test]
     fn every_missing_field_is_named() {
-        let problems = Event::parse("{}").unwrap_err();
+        let problems = parse("{}").unwrap_err();
         let named = ["job_id", "domain", "stage", "seq", "data", "timestamp"];
         assert_eq!(problems.problems().len(), named.len());
         for (problem, field) in problems.problems().iter().zip(named) {
@@ -315,7 +364,7 @@ mod tests {
             let event = |seq: u64| {
                 let mut event = good();
                 (event["stage"], event["seq"]) = (json!(stage), json!(seq));
-                Event::parse(event.to_string())
+                parse(event.to_string())
             };
             assert!(event(first).is_ok() && event(first + 9).is_ok(), "{stage}");
             assert_eq!(problem(event(first + 10)), "seq is outside its stage's range", "{stage}");
@@ -323,6 +372,37 @@ mod tests {
                 assert_eq!(problem(event(first - 1)), "seq is outside its stage's range", "{stage}");
             }
         }
+    }
+
+    #[test]
+    fn another_table_has_other_stages() {
+        let tokens = r#"[{"stage":"token","first":1000,"last":1999,"state":false},
+            {"stage":"done","first":50,"last":59,"ends":50}]"#;
+        let tokens = Stages::from_json(tokens).unwrap();
+        let event = |stage: &str, seq: u64| {
+            let mut event = good();
+            (event["stage"], event["seq"]) = (json!(stage), json!(seq));
+            Event::parse(event.to_string(), &tokens)
+        };
+        assert!(!event("token", 1999).unwrap().sets_state());
+        assert!(event("done", 50).unwrap().sets_state());
+        assert_eq!(problem(event("token", 10)), "seq is outside its stage's range");
+        assert_eq!(problem(event("vision", 10)), "stage is not in the table of stages");
+    }
+
+    #[test]
+    fn an_event_can_be_made_of_its_parts() {
+        let (stages, job) = (Stages::default(), Job::new("scan", "job-1").unwrap());
+        let event = Event::new(&stages, &job, "rule", 21, &json!({"麵": [1, "二"]})).unwrap();
+        assert_eq!((event.job(), event.stage(), event.seq()), (&job, "rule", 21));
+        let text: Value = serde_json::from_str(event.text()).unwrap();
+        assert_eq!(text["data"], json!({"麵": [1, "二"]}));
+        assert_eq!(problem(Event::new(&stages, &job, "rule", 9, &())), "seq is outside its stage's range");
+        let unwritable = std::collections::HashMap::from([(vec![1], 1)]);
+        assert_eq!(
+            problem(Event::new(&stages, &job, "rule", 20, &unwritable)),
+            "data cannot be written as JSON"
+        );
     }
 
     #[test]
@@ -351,14 +431,14 @@ mod tests {
             event.to_string()
         };
         assert_eq!(padded(room).len(), MAX_EVENT_BYTES);
-        assert!(Event::parse(padded(room)).is_ok());
-        assert_eq!(problem(Event::parse(padded(room + 1))), "the event is over 128 KiB");
+        assert!(parse(padded(room)).is_ok());
+        assert_eq!(problem(parse(padded(room + 1))), "the event is over 128 KiB");
     }
 
     #[test]
     fn a_field_that_is_there_twice_is_refused() {
         let text = good().to_string().replacen('{', r#"{"seq":59,"#, 1);
-        assert_eq!(problem(Event::parse(text)), "a field of the event is there twice");
+        assert_eq!(problem(parse(text)), "a field of the event is there twice");
     }
 
     #[test]
@@ -366,14 +446,14 @@ mod tests {
         let deep = good()
             .to_string()
             .replace(r#"{"status":"done"}"#, &format!("{}{}", "[".repeat(200), "]".repeat(200)));
-        assert_eq!(problem(Event::parse(deep)), "the event is not JSON");
+        assert_eq!(problem(parse(deep)), "the event is not JSON");
         let half = good().to_string().replace(r#""done""#, r#""\ud800""#);
-        assert_eq!(problem(Event::parse(half)), "the event is not JSON");
+        assert_eq!(problem(parse(half)), "the event is not JSON");
     }
 
     #[test]
     fn debug_shows_neither_id_nor_data() {
-        let shown = format!("{:?}", Event::parse(good().to_string()).unwrap());
+        let shown = format!("{:?}", parse(good().to_string()).unwrap());
         assert!(!shown.contains("job-1") && !shown.contains("status"), "{shown}");
     }
 }

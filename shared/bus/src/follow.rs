@@ -9,9 +9,9 @@ use futures_util::{FutureExt, StreamExt};
 use onetap_store::{BoxStream, Error, Position, Record, Store};
 use tokio::time::{Instant, timeout_at};
 
-use crate::Job;
 use crate::event::EventNumber;
-use crate::publish::{PAGE_SIZE, read_all};
+use crate::job::PAGE_SIZE;
+use crate::{Job, Stages};
 
 /// Delay before a broken subscription is renewed, so that one that always breaks does not spin.
 const RESUBSCRIBE_DELAY: Duration = Duration::from_millis(100);
@@ -31,10 +31,12 @@ pub struct Resume {
 /// notifies, what committed before is read.
 pub struct Follower {
     store: Arc<dyn Store>,
+    stages: Stages,
     job: Job,
+    /// The last record that was read, and what the client leaves out.
     resume: Resume,
     notifications: Option<BoxStream<'static, Result<(), Error>>>,
-    /// There was a notification since the last read.
+    /// The log may have records after the last one that was read.
     stale: bool,
     unseen: VecDeque<Record>,
     finished: bool,
@@ -52,31 +54,55 @@ impl fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Begins to follow `job`: subscribes, and reads the log.
+    /// Begins to follow `job`: subscribes, and reads the log after the client's last event.
     ///
-    /// The whole log is read, also what the client has seen: it is short (a job has at most sixty sequence numbers),
-    /// and only the whole log shows whether it still holds the client's last event and whether the job has ended.
-    pub async fn start(store: Arc<dyn Store>, job: Job, resume: Resume) -> Result<Follower, Error> {
+    /// `stages` tells which event ends the job. It must be the table that the job's events were published with.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        stages: Stages,
+        job: Job,
+        resume: Resume,
+    ) -> Result<Follower, Error> {
         let notifications = Some(store.watch(&job.channel()?).await?);
-        let records = read_all(&*store, &job).await?;
-        let is_there = |after: &Position| records.iter().any(|record| record.position == *after);
-        // If the client's last event is gone, the client may have missed others: it gets everything that is left.
-        let seen = resume.after.filter(is_there);
         let mut follower = Follower {
             store,
+            stages,
             job,
             resume: Resume { after: None, ..resume },
             notifications,
-            stale: false,
+            stale: true,
             unseen: VecDeque::new(),
             finished: false,
-            gap: seen != resume.after,
+            gap: false,
             grace: Duration::ZERO,
             grace_ends: None,
         };
-        follower.take(records);
-        follower.unseen.retain(|record| Some(record.position) > seen);
+        if let Some(last) = resume.after {
+            follower.skip_to(last).await?;
+        }
+        while follower.stale && follower.unseen.is_empty() {
+            follower.read_page().await?;
+        }
         Ok(follower)
+    }
+
+    /// Goes on after the client's last event. If that is gone, the client may have missed others: then it gets
+    /// everything that is left.
+    async fn skip_to(&mut self, last: Position) -> Result<(), Error> {
+        let log = self.job.log()?;
+        // The page begins with the client's last event, if that is still there.
+        let page = self.store.read(&log, last.predecessor(), PAGE_SIZE);
+        let (page, ended) = tokio::try_join!(page, self.job.has_ended(&*self.store, &self.stages))?;
+        self.gap = page.first().is_none_or(|first| first.position != last);
+        if self.gap {
+            return Ok(());
+        }
+        // The job may have ended after the page was read: then the end is not in it, and the log is read again.
+        self.stale = page.len() == PAGE_SIZE || ended;
+        self.take(page);
+        self.unseen.retain(|record| record.position > last);
+        self.finished |= ended;
+        Ok(())
     }
 
     /// Waits up to `grace` after the job's last event for events that it has overtaken: a standard queue keeps no
@@ -94,7 +120,7 @@ impl Follower {
     /// Whether the job has ended and the client has seen everything so far. [`Follower::has_more`] also waits for
     /// overtaken events.
     pub fn is_over(&self) -> bool {
-        self.finished && self.unseen.is_empty()
+        self.finished && !self.stale && self.unseen.is_empty()
     }
 
     /// Waits for the next event; `None` when the job has ended, every event was returned and the grace period is over.
@@ -109,9 +135,7 @@ impl Follower {
     pub async fn has_more(&mut self) -> Result<bool, Error> {
         while self.unseen.is_empty() {
             if self.stale {
-                let page = self.store.read(&self.job.log()?, self.resume.after, PAGE_SIZE).await?;
-                self.stale = page.len() == PAGE_SIZE;
-                self.take(page);
+                self.read_page().await?;
             } else if !self.finished {
                 self.notified().await?;
             } else {
@@ -154,11 +178,18 @@ impl Follower {
         Ok(())
     }
 
+    async fn read_page(&mut self) -> Result<(), Error> {
+        let page = self.store.read(&self.job.log()?, self.resume.after, PAGE_SIZE).await?;
+        self.stale = page.len() == PAGE_SIZE;
+        self.take(page);
+        Ok(())
+    }
+
     fn take(&mut self, records: Vec<Record>) {
         self.resume.after = records.last().map(|record| record.position).or(self.resume.after);
         self.finished |= records
             .iter()
-            .any(|record| EventNumber::of(&record.text).is_some_and(|number| number.is_final()));
+            .any(|record| EventNumber::of(&record.text).is_some_and(|number| number.is_final(&self.stages)));
         self.unseen.extend(records);
         let last_seq = self.resume.last_seq;
         self.unseen.retain(|record| is_wanted(record, last_seq));

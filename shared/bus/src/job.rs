@@ -6,7 +6,13 @@ use std::fmt;
 use md5::{Digest, Md5};
 use onetap_store::{Channel, Error, Key, Log, Store};
 
-use crate::Malformed;
+use crate::event::EventNumber;
+use crate::{Malformed, Stages};
+
+/// Records in one read of a log.
+pub(crate) const PAGE_SIZE: usize = 100;
+/// Markers that are read at once, to know whether a job has ended.
+const MAX_FINAL_MARKERS: usize = 100;
 
 /// Domains that would collide with other keys.
 const RESERVED_DOMAINS: [&str; 5] = ["user", "processing", "idem", "published", "router"];
@@ -53,6 +59,36 @@ impl Job {
     /// The event with the job's highest sequence number, until its TTL ends.
     pub async fn state(&self, store: &dyn Store) -> Result<Option<String>, Error> {
         store.get(&self.state_key()?).await
+    }
+
+    /// Reads the job's log from its beginning until `found` returns something of an event.
+    pub(crate) async fn find<T>(
+        &self,
+        store: &dyn Store,
+        found: impl Fn(EventNumber) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let (log, mut after) = (self.log()?, None);
+        loop {
+            let page = store.read(&log, after, PAGE_SIZE).await?;
+            let mut events = page.iter().filter_map(|record| EventNumber::of(&record.text));
+            let first = events.find_map(&found);
+            if first.is_some() || page.len() < PAGE_SIZE {
+                return Ok(first);
+            }
+            after = page.last().map(|record| record.position);
+        }
+    }
+
+    /// Whether an event that ends the job was published. Its marker tells, and the log only if too many sequence
+    /// numbers end a job.
+    pub(crate) async fn has_ended(&self, store: &dyn Store, stages: &Stages) -> Result<bool, Error> {
+        let seqs = stages.final_seqs().take(MAX_FINAL_MARKERS + 1);
+        let markers: Vec<Key> = seqs.map(|seq| self.router(seq)).collect::<Result<_, _>>()?;
+        if markers.len() <= MAX_FINAL_MARKERS {
+            return Ok(store.get_all(&markers).await?.iter().any(Option::is_some));
+        }
+        let end = |number: EventNumber| number.is_final(stages).then_some(());
+        Ok(self.find(store, end).await?.is_some())
     }
 
     pub(crate) fn stream(&self, shards: u64) -> Result<Log, Error> {

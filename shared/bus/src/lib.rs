@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Layout: `event` parses and checks what a producer sends, with `sequence` (the table of stages).
+//! Layout: `event` parses and checks what a producer sends, with `stages` (the table of stages).
 //! `job` names a job's keys, `publish` is the one write, `follow` reads a job's events from where a client stopped,
 //! `config` reads the environment.
 
@@ -9,11 +9,11 @@ mod event;
 mod follow;
 mod job;
 mod publish;
-mod sequence;
+mod stages;
 
 pub use config::Config;
 pub use event::{Event, MAX_EVENT_BYTES, Malformed};
 pub use follow::{Follower, Resume};
 pub use job::Job;
 pub use publish::{Bus, Error, Published};
-pub use sequence::{FINAL_SEQ, next_seq};
+pub use stages::{InvalidStages, Stage, Stages};

@@ -18,12 +18,10 @@ use std::time::Duration;
 use onetap_store::{self as store, Batch, Commit, Expect, Keep, Key, Position, Refusal, Round, Store, Value};
 
 use crate::event::EventNumber;
-use crate::{Config, Event, Job};
+use crate::{Config, Event, Stages};
 
 /// TTL of a job's log after its last event.
 const JOB_LOG_TTL: Duration = Duration::from_secs(2 * 3600);
-/// Records in one read of a log: more than a job has sequence numbers, so that a second page is rare.
-pub(crate) const PAGE_SIZE: usize = 100;
 
 /// The outcome of publishing an event. All of these are success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +85,11 @@ impl Bus {
     /// A bus on `store`.
     pub fn new(store: Arc<dyn Store>, config: Config) -> Bus {
         Bus { store, config }
+    }
+
+    /// The stages of its jobs.
+    pub fn stages(&self) -> &Stages {
+        &self.config.stages
     }
 
     /// Publishes one event.
@@ -161,43 +164,29 @@ impl Bus {
 
     fn state_and_notification(&self, event: &Event) -> Result<Batch, store::Error> {
         let job = event.job();
-        Ok(Batch::new()
-            .append(&job.log()?, event.text(), Keep::all_for(JOB_LOG_TTL))
-            .put_if_newer(&job.state_key()?, event.seq(), event.text(), self.config.state_ttl)
-            .publish(&job.channel()?, event.text()))
+        let mut batch = Batch::new().append(&job.log()?, event.text(), Keep::all_for(JOB_LOG_TTL));
+        if event.sets_state() {
+            batch = batch.put_if_newer(&job.state_key()?, event.seq(), event.text(), self.config.state_ttl);
+        }
+        Ok(batch.publish(&job.channel()?, event.text()))
     }
 
     /// The outcome if the router's marker exists and the event's does not. There are two possible causes:
     ///
-    /// - Another stage of the job has used the sequence number. Stages that are not in the table of `sequence.rs` share
-    ///   the numbers 0 to 9, so two of them can use the same one.
+    /// - Another stage of the job has used the sequence number. Only stages without an entry in the table share
+    ///   numbers.
     /// - The event's marker has expired first: a Python worker sets it earlier than the router sets its own.
     ///
     /// The job's log shows which. If the log has expired, the event is old, and a duplicate.
     async fn compare(&self, event: &Event) -> Result<Published, Error> {
-        let records = read_all(&*self.store, event.job()).await?;
-        let mut same_seq = records
-            .iter()
-            .filter_map(|record| EventNumber::of(&record.text))
-            .filter(|number| number.seq == event.seq());
-        match same_seq.next() {
-            Some(first) if first.stage != event.stage() => Err(Error::SeqTaken),
-            _ => Ok(Published::Duplicate(None)),
+        if self.config.stages.shares_seqs(event.stage()) {
+            let stage_of_seq = |number: EventNumber| (number.seq == event.seq()).then_some(number.stage);
+            let first = event.job().find(&*self.store, stage_of_seq).await?;
+            if first.is_some_and(|first| first != event.stage()) {
+                return Err(Error::SeqTaken);
+            }
         }
-    }
-}
-
-/// Reads a job's whole log.
-pub(crate) async fn read_all(store: &dyn Store, job: &Job) -> Result<Vec<store::Record>, store::Error> {
-    let log = job.log()?;
-    let mut records: Vec<store::Record> = Vec::new();
-    loop {
-        let page = store.read(&log, records.last().map(|record| record.position), PAGE_SIZE).await?;
-        let is_last_page = page.len() < PAGE_SIZE;
-        records.extend(page);
-        if is_last_page {
-            return Ok(records);
-        }
+        Ok(Published::Duplicate(None))
     }
 }
 

@@ -1,6 +1,6 @@
 //! ISO 8601, as every language's default formatter writes it: `2025-11-03T08:15:30.123456`, with or without an offset.
 
-use time::{PlainDateTime, Time};
+use time::{PlainDateTime, Time, UtcDateTime};
 
 use crate::{date, parse_pattern};
 
@@ -8,6 +8,14 @@ use crate::{date, parse_pattern};
 /// `+09`, `+0900` and `+09:00` are offsets, and there may be none.
 pub fn is_iso8601(text: &str) -> bool {
     parse(text).is_some()
+}
+
+/// The present time in UTC, to the millisecond: `2025-11-03T08:15:30.123Z`.
+pub fn utc_now() -> String {
+    let now = UtcDateTime::now();
+    let (year, month, day) = now.to_calendar_date();
+    let (hour, minute, second, milli) = now.time().as_hms_milli();
+    format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z", u8::from(month))
 }
 
 /// The date and the time that are written, and the offset from UTC in seconds if there is one.
@@ -52,6 +60,16 @@ fn is_digits(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_present_is_written_in_utc() {
+        let before = UtcDateTime::now().unix_timestamp();
+        let text = utc_now();
+        let after = UtcDateTime::now().unix_timestamp();
+        let (written, offset) = parse(&text).unwrap();
+        assert_eq!((offset, text.len()), (Some(0), "2025-11-03T08:15:30.123Z".len()));
+        assert!((before..=after).contains(&written.as_utc().unix_timestamp()), "{text}");
+    }
 
     #[test]
     fn what_formatters_write_is_iso_8601() {

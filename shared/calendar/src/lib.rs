@@ -6,7 +6,7 @@ mod moment;
 mod month;
 
 pub use date::Date;
-pub use iso8601::is_iso8601;
+pub use iso8601::{is_iso8601, utc_now};
 pub use moment::Moment;
 pub use month::Month;
 

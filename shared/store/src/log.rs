@@ -81,6 +81,22 @@ impl Position {
         (self.major, self.minor)
     }
 
+    /// The largest position that is smaller than this one; `None` before the first.
+    ///
+    /// ```
+    /// use onetap_store::Position;
+    ///
+    /// assert_eq!(Position::new(7, 3).predecessor(), Some(Position::new(7, 2)));
+    /// assert_eq!(Position::new(7, 0).predecessor(), Some(Position::new(6, u64::MAX)));
+    /// assert_eq!(Position::new(0, 0).predecessor(), None);
+    /// ```
+    pub fn predecessor(self) -> Option<Position> {
+        match self.minor.checked_sub(1) {
+            Some(minor) => Some(Position { minor, ..self }),
+            None => Some(Position { major: self.major.checked_sub(1)?, minor: u64::MAX }),
+        }
+    }
+
     /// The smallest position that is larger than this one.
     pub fn successor(self) -> Position {
         match self.minor.checked_add(1) {

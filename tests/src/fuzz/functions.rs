@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
-use onetap_bus::{Bus, Event, Job};
+use onetap_bus::{Bus, Event, Job, Stages};
 use onetap_config::Secret;
 use onetap_ledger::{Entry, etag};
 use onetap_line::WebhookBody;
@@ -81,7 +81,7 @@ pub fn event_json(bytes: &[u8]) {
     let consumer = stage::consumer(store.clone());
     let failed = now(stage::consume(&consumer, &[&text]));
     let touched = store.take();
-    let Ok(event) = Event::parse(text.clone()) else {
+    let Ok(event) = Event::parse(text.clone(), &Stages::default()) else {
         assert_eq!(failed, [0]);
         assert!(touched.is_empty(), "{touched:?}");
         return;
@@ -195,7 +195,7 @@ pub fn sse_query(bytes: &[u8]) {
         let text = format!(
             r#"{{"job_id":"{id}","domain":"scan","stage":"{stage}","seq":{seq},"data":"of {id}","timestamp":"2025-11-03T08:15:30Z"}}"#
         );
-        Event::parse(text).unwrap()
+        Event::parse(text, &Stages::default()).unwrap()
     };
     let bus = Bus::new(store.clone(), onetap_bus::Config::default());
     let all = [event("job-1", 10, "vision"), event("job-1", 51, "done"), event("job-2", 51, "done")];

@@ -221,7 +221,7 @@ async fn finish_a_job(redis: &str) {
             "data": {"status": "done"},
             "timestamp": "2025-11-03T10:00:00Z",
         });
-        onetap_bus::Event::parse(text.to_string()).unwrap()
+        onetap_bus::Event::parse(text.to_string(), &onetap_bus::Stages::default()).unwrap()
     });
     for published in bus.publish_each(&events).await {
         let _ = published.unwrap();

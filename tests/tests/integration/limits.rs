@@ -1,7 +1,7 @@
 //! What every answer has, and what is turned away before it is looked at.
 
 use http::{HeaderMap, Method, StatusCode};
-use onetap_bus::{Event, Job, MAX_EVENT_BYTES};
+use onetap_bus::{Event, Job, MAX_EVENT_BYTES, Stages};
 use onetap_store::Store;
 use onetap_store::testing::{Fault, Faulty};
 use onetap_tests::recording::Recording;
@@ -131,8 +131,11 @@ async fn a_body_over_its_limit_is_turned_away_before_it_is_looked_at() {
             assert_eq!(answer.status(), status, "{method}");
         }
     }
-    let problem =
-        |length| Event::parse(String::from_utf8(nonsense(length)).unwrap()).unwrap_err().to_string();
+    let problem = |length| {
+        Event::parse(String::from_utf8(nonsense(length)).unwrap(), &Stages::default())
+            .unwrap_err()
+            .to_string()
+    };
     assert_eq!(problem(MAX_EVENT_BYTES), "the event is not JSON");
     assert_eq!(problem(MAX_EVENT_BYTES + 1), "the event is over 128 KiB");
     let bodies = [nonsense(MAX_EVENT_BYTES + 1)].map(|body| String::from_utf8(body).unwrap());

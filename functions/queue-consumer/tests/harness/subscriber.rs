@@ -23,6 +23,7 @@ pub fn gateway(store: Arc<dyn Store>) -> JobEvents {
         max: Duration::from_secs(2),
         keepalive: Duration::from_millis(100),
         grace: Duration::from_millis(20),
+        stages: onetap_bus::Stages::default(),
     };
     JobEvents::new(store, config)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
-use onetap_bus::{Bus, Event, Follower, Resume};
+use onetap_bus::{Bus, Event, Follower, Resume, Stages};
 use onetap_servers::TcpProxy;
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Batch, BoxStream, Channel, Error, Keep, Record, Store, forward};
@@ -46,7 +46,7 @@ fn whole_job(world: &World) -> Vec<Event> {
 }
 
 async fn follow(world: &World, resume: Resume) -> Follower {
-    Follower::start(world.store.clone(), world.job("a"), resume).await.unwrap()
+    Follower::start(world.store.clone(), Stages::default(), world.job("a"), resume).await.unwrap()
 }
 
 async fn next(follower: &mut Follower) -> Option<Record> {
@@ -196,7 +196,8 @@ async fn followers_of_a_running_job_are_told_every_event_once(world: World) {
         .map(|_| {
             let (store, job) = (world.store.clone(), world.job("a"));
             tokio::spawn(async move {
-                let mut follower = Follower::start(store, job, Resume::default()).await.unwrap();
+                let mut follower =
+                    Follower::start(store, Stages::default(), job, Resume::default()).await.unwrap();
                 let mut told = Vec::new();
                 // Dropped and asked again every other time, as a gateway does that has other things to wait for.
                 for patience in [Duration::from_millis(3), PATIENCE].into_iter().cycle() {
@@ -227,7 +228,8 @@ async fn a_broken_subscription_is_renewed_on_redis() {
     let proxy = TcpProxy::start(world.redis.as_deref().unwrap().trim_start_matches("redis://")).await;
     let store = world.servers().store_with("REDIS_URL", proxy.url());
     let bus = Bus::new(world.store.clone(), world.config.clone());
-    let mut follower = Follower::start(store, world.job("a"), Resume::default()).await.unwrap();
+    let mut follower =
+        Follower::start(store, Stages::default(), world.job("a"), Resume::default()).await.unwrap();
     for event in whole_job(&world) {
         proxy.cut();
         let _ = bus.publish(&event).await.unwrap();
@@ -264,7 +266,8 @@ impl Store for Fleeting {
 async fn a_subscription_that_keeps_breaking_is_renewed_and_never_asked_after_its_end() {
     let world = World::memory().await;
     let store = Arc::new(Fleeting(world.store.clone(), AtomicUsize::new(0)));
-    let mut follower = Follower::start(store.clone(), world.job("a"), Resume::default()).await.unwrap();
+    let mut follower =
+        Follower::start(store.clone(), Stages::default(), world.job("a"), Resume::default()).await.unwrap();
     let events = whole_job(&world);
     let publisher = async {
         for event in &events {
@@ -286,7 +289,8 @@ async fn a_store_that_fails_is_told_and_following_goes_on_afterwards() {
     let world = World::memory().await;
     let events = whole_job(&world);
     let store = Faulty::first(world.store.clone(), vec![Fault::Pass, Fault::NotSent]);
-    let mut follower = Follower::start(store, world.job("a"), Resume::default()).await.unwrap();
+    let mut follower =
+        Follower::start(store, Stages::default(), world.job("a"), Resume::default()).await.unwrap();
     publish(&world, &events).await;
     assert!(follower.next().await.is_err());
     assert_told(&rest(&mut follower).await, &events);

@@ -4,5 +4,6 @@
 mod follow;
 mod publish;
 mod seed;
+mod stages;
 #[path = "../support/mod.rs"]
 mod support;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use onetap_bus::{Config, Event, Job};
+use onetap_bus::{Config, Event, Job, Stages};
 use onetap_servers::environment::Variable;
 use onetap_servers::{Backend, Environment};
 use onetap_store::lease::unique_token;
@@ -110,7 +110,7 @@ pub fn event_text(job: &Job, stage: &str, seq: u64, data: &str) -> String {
 }
 
 pub fn event(job: &Job, stage: &str, seq: u64, data: &str) -> Event {
-    Event::parse(event_text(job, stage, seq, data)).unwrap()
+    Event::parse(event_text(job, stage, seq, data), &Stages::default()).unwrap()
 }
 
 /// Makes a test of every promise for every backend. A promise is an async function over [`World`].

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use job_events::{Body, Config, JobEvents, token};
-use onetap_bus::Job;
+use onetap_bus::{Job, Stages};
 use onetap_config::Secret;
 use tokio::time::timeout;
 
@@ -24,6 +24,7 @@ pub fn config() -> Config {
         max: Duration::from_secs(25),
         keepalive: Duration::from_secs(15),
         grace: GRACE,
+        stages: Stages::default(),
     }
 }
 
