@@ -66,7 +66,7 @@ const OTHERS: [(&str, &str); 6] = [
 ];
 
 /// Everything else that is read.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "STORE",
     "STORE_TIMEOUT_MS",
     "SSE_POLL_MS",
@@ -91,6 +91,7 @@ const NAMES: [&str; 24] = [
     "SSE_GRACE_SECONDS",
     "EVENT_SHARD_COUNT",
     "EVENT_STREAM_MAXLEN",
+    "EVENT_STAGES",
 ];
 
 type Reader = fn(&Variables<'_>) -> Result<String, ConfigError>;

@@ -133,7 +133,12 @@ fn a_missing_or_wrong_variable_ends_the_start_with_one_line_that_names_it() {
             ("LAST_TRANSACTION_TTL", "0"),
         ],
         &[("EDIT_API_TOKEN", ""), ("EDIT_API_TOKEN", "planted token"), ("IDEM_LOCK_TTL_SECONDS", "x")],
-        &[("EVENT_SHARD_COUNT", "0"), ("EVENT_STREAM_MAXLEN", "-1"), ("EVENT_PUBLISHED_TTL_SECONDS", "x")],
+        &[
+            ("EVENT_SHARD_COUNT", "0"),
+            ("EVENT_STREAM_MAXLEN", "-1"),
+            ("EVENT_PUBLISHED_TTL_SECONDS", "x"),
+            ("EVENT_STAGES", r#"[{"stage":"planted","first":0,"last":9}]"#),
+        ],
         &[
             ("JOB_EVENTS_SECRET", ""),
             ("JOB_EVENTS_ALLOW_ORIGIN", ""),
@@ -141,6 +146,7 @@ fn a_missing_or_wrong_variable_ends_the_start_with_one_line_that_names_it() {
             ("SSE_MAX_SECONDS", "0"),
             ("SSE_GRACE_SECONDS", "soon"),
             ("SSE_POLL_MS", "often"),
+            ("EVENT_STAGES", "planted"),
         ],
     ];
     for (function, own) in Function::ALL.into_iter().zip(own) {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use client::{Client, GRACE, Told};
 use http::{Method, Request, StatusCode};
 use job_events::{Config, JobEvents};
-use onetap_bus::{Bus, Event};
+use onetap_bus::{Bus, Event, Stages};
 use onetap_servers::Broken;
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Batch, Commit, Expect, open};
@@ -19,6 +19,7 @@ on_every_backend! {
     a_client_that_resumes_is_told_the_rest
     a_client_is_spared_what_it_has_by_its_last_seq
     a_finished_job_that_was_seen_whole_is_204
+    a_job_of_other_stages_ends_by_its_own_table
     an_event_that_the_last_one_overtook_is_told
     a_trimmed_last_event_id_is_a_gap_and_then_what_is_left
     the_state_is_the_highest_seq_or_404
@@ -104,6 +105,26 @@ async fn a_finished_job_that_was_seen_whole_is_204(world: World) {
     assert_eq!(client(&world).last_event_id(&last).status("").await, StatusCode::NO_CONTENT);
     assert_eq!(client(&world).status("&last_seq=51").await, StatusCode::NO_CONTENT);
     assert_eq!(client(&world).status("").await, StatusCode::OK, "who has seen nothing is told all of it");
+}
+
+async fn a_job_of_other_stages_ends_by_its_own_table(world: World) {
+    let stages = Stages::from_json(support::TOKENS).unwrap();
+    let event = |stage: &str, seq: u64| {
+        Event::parse(support::event_text(&world.job("a"), stage, seq, "{}"), &stages).unwrap()
+    };
+    let gateway = || {
+        let config = Config { stages: stages.clone(), ..client::config() };
+        Client::new(JobEvents::new(world.store.clone(), config), world.job("a"))
+    };
+    publish(&world, &[event("plan", 1), event("token", 1000)]).await;
+    let mut stream = gateway().open("").await;
+    publish(&world, &[event("token", 1001), event("done", 12)]).await;
+    let mut last = None;
+    while let Some(told) = stream.event().await {
+        last = told.id;
+    }
+    assert_eq!(gateway().last_event_id(&last.unwrap()).status("").await, StatusCode::NO_CONTENT);
+    assert!(gateway().state().await.1.contains(r#""seq":12"#));
 }
 
 async fn an_event_that_the_last_one_overtook_is_told(world: World) {

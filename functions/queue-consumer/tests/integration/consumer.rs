@@ -8,11 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use harness::plan::malformed;
 use harness::{batch, failed, later, received};
+use onetap_bus::Stages;
 use onetap_servers::{Proxy, dynamo};
 use onetap_sqs::{Queue, SqsEvent, poll};
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Batch, Commit, Error, Store, Write, forward};
-use queue_consumer::QueueConsumer;
+use queue_consumer::{Config, QueueConsumer};
 use support::{World, event_text, on_every_backend};
 use tokio::time::Instant;
 
@@ -21,6 +22,7 @@ on_every_backend! {
     bad_events_end_as_dead_letters_and_leave_nothing_behind
     a_batch_again_succeeds_and_changes_nothing
     a_number_that_another_stage_took_fails
+    the_stages_are_those_of_the_configuration
 }
 
 fn consumer(world: &World) -> QueueConsumer {
@@ -65,6 +67,16 @@ impl Store for Brittle {
     }
 
     forward!(0: get_all, read, watch, connect, max_value);
+}
+
+async fn the_stages_are_those_of_the_configuration(world: World) {
+    let stages = Stages::from_json(support::TOKENS).unwrap();
+    let consumer = QueueConsumer::new(world.store.clone(), Config { stages, ..world.config.clone() });
+    let events = [("plan", 0), ("token", 1000), ("vision", 10), ("token", 999_999), ("plan", 10)];
+    let batch = batch(events.map(|(stage, seq)| event_text(&world.job("a"), stage, seq, "{}"))).await;
+    let answer = consumer.handle(batch.clone(), later()).await;
+    assert_eq!(failed(&batch, &answer), [2, 4], "no such stage, and no such number of the stage");
+    assert_eq!(world.read(&world.log("a")).await.len(), 3);
 }
 
 async fn ten_with_one_malformed_and_one_panicking_are_eight_done_and_two_failed(world: World) {

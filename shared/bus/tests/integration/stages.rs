@@ -8,7 +8,7 @@ use std::time::Duration;
 use onetap_bus::{Bus, Config, Event, Follower, Published, Resume, Stages};
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Position, Record, Store};
-use support::{World, event_text, on_every_backend};
+use support::{TOKENS, World, event_text, on_every_backend};
 use tokio::time::timeout;
 
 on_every_backend! {
@@ -17,9 +17,6 @@ on_every_backend! {
     a_job_whose_end_leaves_the_state_alone_is_over
     a_job_with_many_numbers_that_end_it_is_over
 }
-
-const TOKENS: &str = r#"[{"stage":"plan","first":0,"last":9},
-    {"stage":"token","first":1000,"last":999999,"state":false},{"stage":"done","first":10,"last":19,"ends":12}]"#;
 
 /// A bus with another table, and the events of one job.
 struct Job {

@@ -9,6 +9,10 @@ use onetap_servers::{Backend, Environment};
 use onetap_store::lease::unique_token;
 use onetap_store::{Log, Memory, Record, Store};
 
+/// A table of stages with tokens, which leave the state alone.
+pub const TOKENS: &str = r#"[{"stage":"plan","first":0,"last":9},
+    {"stage":"token","first":1000,"last":999999,"state":false},{"stage":"done","first":10,"last":19,"ends":12}]"#;
+
 /// A store, and what tests must know of it.
 pub struct World {
     pub store: Arc<dyn Store>,

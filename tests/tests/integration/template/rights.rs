@@ -123,7 +123,7 @@ const KEYS: [(&str, &[Function]); 12] = [
     ("scan:job:job-1", &[Function::Consumer, Function::Gateway]),
     ("scan:state:job-1", &[Function::Consumer, Function::Gateway]),
     ("published:job-1:vision:10", &[Function::Consumer]),
-    ("router:published:job-1:10", &[Function::Consumer]),
+    ("router:published:job-1:10", &[Function::Consumer, Function::Gateway]),
 ];
 
 #[test]
