@@ -347,7 +347,7 @@ impl Batch {
         Ok(())
     }
 
-    fn with(mut self, write: Write) -> Batch {
+    pub(crate) fn with(mut self, write: Write) -> Batch {
         self.writes.push(write);
         self
     }

@@ -28,12 +28,12 @@ const MAX_FAILURES: u32 = 4;
 
 impl DynamoDb {
     /// Deletes the records of logs that a commit has cleared. The commit is applied also if this fails.
-    pub(super) async fn delete_cleared(&self, cleared: Cleared<'_>, deadline: Instant) {
+    pub(super) async fn delete_cleared(&self, cleared: Cleared, deadline: Instant) {
         if cleared.is_empty() {
             return;
         }
-        let deletions = stream::iter(cleared.into_iter().map(Ok))
-            .try_for_each_concurrent(LOGS_AT_ONCE, |(log, last)| self.delete_records(log, last, deadline));
+        let deletions = stream::iter(cleared.iter().map(Ok))
+            .try_for_each_concurrent(LOGS_AT_ONCE, |(log, last)| self.delete_records(log, *last, deadline));
         if let Err(error) = connector::by(deadline, deletions).await {
             tracing::debug!(%error, "a log is cleared, and some of its records are still in the table");
         }

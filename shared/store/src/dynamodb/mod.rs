@@ -11,6 +11,7 @@ mod clear;
 mod client;
 mod connector;
 mod item;
+mod join;
 mod plan;
 mod read;
 mod send;
@@ -32,6 +33,7 @@ use crate::{
 };
 use client::{Access, Origin};
 use item::{Item, ItemKey};
+use join::Joined;
 use plan::{Cleared, Plan, Seen, mismatches};
 use send::Outcome;
 
@@ -41,6 +43,9 @@ const MAX_VALUE: usize = 400 * 1024 - 4 * 1024;
 /// How many batches of a `commit_each` are sent at the same time, each over a connection of its own. A batch of ten messages
 /// needs ten; a hundred at once would spend the time limit on opening connections.
 const MAX_CONCURRENT_COMMITS: usize = 32;
+
+/// A commit, and the logs that it has cleared.
+type Committed = (Commit, Cleared);
 
 /// A store in one DynamoDB table, whose key attributes are `pk` and `sk`, both strings.
 ///
@@ -132,12 +137,45 @@ impl DynamoDb {
         u64::try_from(now.as_millis()).unwrap_or(u64::MAX).saturating_add_signed(self.skew)
     }
 
-    /// Commits the batch, and returns what it has cleared.
-    async fn commit_by<'a>(
+    /// Commits batches one after the other. Those that can be joined are one transaction.
+    async fn commit_in_order(&self, batches: &[&Batch], deadline: Instant) -> Vec<Result<Committed, Error>> {
+        let mut answers = Vec::with_capacity(batches.len());
+        while answers.len() < batches.len() {
+            let rest = &batches[answers.len()..];
+            let joined = Joined::of(rest.iter().copied());
+            if let Some(joint) = self.commit_joined(&joined, deadline).await {
+                answers.extend(joint);
+                continue;
+            }
+            for batch in &rest[..joined.len().max(1)] {
+                answers.push(self.commit_by(batch, deadline).await);
+            }
+        }
+        answers
+    }
+
+    /// Commits several batches as one. `None` if they are not several, or if one of them may have to be refused: then each
+    /// is committed by itself.
+    async fn commit_joined(
         &self,
-        batch: &'a Batch,
+        joined: &Joined<'_>,
         deadline: Instant,
-    ) -> Result<(Commit, Cleared<'a>), Error> {
+    ) -> Option<Vec<Result<Committed, Error>>> {
+        if joined.len() < 2 {
+            return None;
+        }
+        match self.commit_by(&joined.batch(), deadline).await {
+            Ok((Commit::Applied(positions), mut cleared)) => {
+                let commits = joined.commits(positions).into_iter();
+                Some(commits.map(|commit| Ok((commit, std::mem::take(&mut cleared)))).collect())
+            }
+            Err(error @ Error::Unavailable { .. }) => Some(vec![Err(error); joined.len()]),
+            Ok((Commit::Refused(_), _)) | Err(_) => None,
+        }
+    }
+
+    /// Commits the batch, and returns what it has cleared.
+    async fn commit_by(&self, batch: &Batch, deadline: Instant) -> Result<Committed, Error> {
         batch.validate(MAX_VALUE)?;
         let mut lost = false;
         let answer = connector::by(deadline, self.attempt(batch, deadline, &mut lost)).await;
@@ -146,12 +184,7 @@ impl DynamoDb {
 
     /// Sends the batch until it is applied or refused. It is sent again after a conflict with another transaction, or
     /// if a log's head or a state with a sequence number has changed since it was read: none of these is a refusal.
-    async fn attempt<'a>(
-        &self,
-        batch: &'a Batch,
-        deadline: Instant,
-        lost: &mut bool,
-    ) -> Result<(Commit, Cleared<'a>), Error> {
+    async fn attempt(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Committed, Error> {
         let mut seen =
             connector::by(deadline, self.read_ahead(batch, deadline)).await.map_err(nothing_written)?;
         let mut emptied = Vec::new();
@@ -247,9 +280,8 @@ impl Store for DynamoDb {
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
         let deadline = Instant::now() + self.timeout;
         let in_order = |group: Vec<usize>| async move {
-            let commits =
-                stream::iter(group).then(|n| async move { (n, self.commit_by(&batches[n], deadline).await) });
-            commits.collect::<Vec<_>>().await
+            let related: Vec<&Batch> = group.iter().map(|n| &batches[*n]).collect();
+            group.into_iter().zip(self.commit_in_order(&related, deadline).await).collect::<Vec<_>>()
         };
         let groups: Vec<_> = groups(batches).into_iter().map(in_order).collect();
         let answers: Vec<_> = stream::iter(groups).buffer_unordered(MAX_CONCURRENT_COMMITS).collect().await;

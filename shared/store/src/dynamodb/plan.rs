@@ -12,7 +12,7 @@ use crate::{Batch, Error, Expect, Keep, Key, Log, Position, Value, Write};
 pub(super) type Seen = HashMap<ItemKey, Option<Item>>;
 
 /// Logs with records of a life that was cleared, each with the last position of that life.
-pub(super) type Cleared<'a> = Vec<(&'a Log, Position)>;
+pub(super) type Cleared = Vec<(Log, Position)>;
 
 /// The expectations that fail on the items that were read.
 pub(super) fn mismatches(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<(Key, Option<String>)>, Error> {
@@ -35,7 +35,7 @@ pub(super) struct Plan<'a> {
     pub(super) positions: Vec<Position>,
     /// The logs whose records are to be deleted after it, each up to a position: those that it clears, and those that were
     /// cleared before and begin anew with it.
-    pub(super) cleared: Cleared<'a>,
+    pub(super) cleared: Cleared,
     /// The logs that it clears and that are gone already, each with its last position, if there is a head that has it.
     pub(super) gone: Vec<(&'a Log, Option<Position>)>,
 }
@@ -116,7 +116,7 @@ impl<'a> Plan<'a> {
                 Head::Ended(last, head) => {
                     // What a clear could not delete in its time is deleted after the first append that comes.
                     if head.is_tombstone() {
-                        self.cleared.push((log, last));
+                        self.cleared.push((log.clone(), last));
                     }
                     let epoch = now.max(last.parts().0.saturating_add(1));
                     (Position::new(epoch, 1), Condition::EndedLog(last))
@@ -167,7 +167,7 @@ impl<'a> Plan<'a> {
         let key = ItemKey::named(log.as_str());
         let (condition, tombstone) = match head {
             Head::Live(last, _) => {
-                self.cleared.push((log, last));
+                self.cleared.push((log.clone(), last));
                 (Condition::Log(last), Some(Item::tombstone(last, now)))
             }
             Head::Ended(last, head) => {

@@ -6,6 +6,7 @@ mod config;
 mod dynamodb;
 mod dynamodb_clear;
 mod dynamodb_client;
+mod dynamodb_join;
 mod dynamodb_local;
 mod examples;
 mod grpc_layer;
