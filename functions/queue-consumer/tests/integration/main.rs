@@ -8,6 +8,7 @@ mod harness;
 mod metrics;
 mod outage;
 mod program;
+mod schema;
 mod sqs;
 #[path = "../../../../shared/bus/tests/support/mod.rs"]
 mod support;
