@@ -1,7 +1,9 @@
 //! What the tests of the consumer share: batches, a plan of deliveries, workers to kill, and what must be true after it.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its part")]
 
+pub mod moto;
 pub mod plan;
+pub mod refusing;
 pub mod subscriber;
 pub mod witness;
 pub mod worker;

@@ -7,6 +7,7 @@ mod crash;
 mod harness;
 mod metrics;
 mod outage;
+mod producers;
 mod program;
 mod schema;
 mod sqs;

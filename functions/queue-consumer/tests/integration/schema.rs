@@ -49,7 +49,7 @@ fn is_event(text: &str) -> bool {
 }
 
 /// The schema's `allOf` for these stages.
-fn stage_rules(stages: &Stages) -> Value {
+pub(crate) fn stage_rules(stages: &Stages) -> Value {
     let range = |seqs: std::ops::RangeInclusive<u64>| json!({"properties": {"seq": {"minimum": seqs.start(), "maximum": seqs.end()}}});
     let named = || stages.iter().filter(|stage| stage.name() != "*");
     let rule = |stage: &onetap_bus::Stage| json!({"if": {"properties": {"stage": {"const": stage.name()}}}, "then": range(stage.seqs())});
