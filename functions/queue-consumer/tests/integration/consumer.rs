@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use harness::plan::malformed;
 use harness::{batch, failed, later, received};
-use onetap_bus::Stages;
+use onetap_bus::{Bus, Event, Published, Stages};
 use onetap_servers::{Proxy, dynamo};
 use onetap_sqs::{Queue, SqsEvent, poll};
 use onetap_store::testing::{Fault, Faulty};
@@ -23,6 +23,7 @@ on_every_backend! {
     a_batch_again_succeeds_and_changes_nothing
     a_number_that_another_stage_took_fails
     the_stages_are_those_of_the_configuration
+    an_event_that_is_published_directly_and_sent_to_the_queue_has_one_effect
 }
 
 fn consumer(world: &World) -> QueueConsumer {
@@ -136,6 +137,16 @@ async fn a_batch_again_succeeds_and_changes_nothing(world: World) {
         assert_eq!(answer.batch_item_failures, []);
         assert_eq!(world.read(&world.log("a")).await.len(), 10);
     }
+}
+
+async fn an_event_that_is_published_directly_and_sent_to_the_queue_has_one_effect(world: World) {
+    let (bus, job) = (Bus::new(world.store.clone(), world.config.clone()), world.job("a"));
+    let event = |seq| Event::new(bus.stages(), &job, "vision", seq, &"字").unwrap();
+    assert!(matches!(bus.publish(&event(10)).await, Ok(Published::New(_))));
+    let answer = consumer(&world).handle(batch(bodies(&world, [10, 11])).await, later()).await;
+    assert_eq!(answer.batch_item_failures, []);
+    assert!(matches!(bus.publish(&event(11)).await, Ok(Published::Duplicate(Some(_)))));
+    assert_eq!(world.read(&world.log("a")).await.len(), 2);
 }
 
 async fn a_number_that_another_stage_took_fails(world: World) {

@@ -1,6 +1,8 @@
 //! Events that are published, followed and seeded.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
+mod cost;
+mod example;
 mod follow;
 mod publish;
 mod seed;
