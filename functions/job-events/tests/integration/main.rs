@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 mod client;
+mod follower;
 mod gateway;
 mod program;
+mod server;
 #[path = "../../../../shared/bus/tests/support/mod.rs"]
 mod support;
