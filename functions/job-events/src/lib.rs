@@ -2,6 +2,7 @@
 
 mod config;
 mod request;
+pub mod runtime;
 mod sse;
 mod token;
 

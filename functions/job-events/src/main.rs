@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use job_events::JobEvents;
-use lambda_http::{Error, service_fn};
+use job_events::{JobEvents, runtime};
+use lambda_http::Error;
 use onetap_config::Variables;
 
 async fn run() -> Result<(), Error> {
     let gateway = JobEvents::from_variables(&Variables::from_env())?;
-    let service = service_fn(|event| gateway.invoke(event));
-    tokio::join!(gateway.warm_up(), lambda_http::run_with_streaming_response(service)).1
+    tokio::join!(gateway.warm_up(), runtime::run(|request| gateway.invoke(request))).1
 }
 
 #[tokio::main(flavor = "current_thread")]

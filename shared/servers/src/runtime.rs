@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -36,7 +36,33 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// No answer came in time: the instance that had the event died, or took too long.
+/// An answer while it comes.
+#[derive(Debug)]
+pub struct Answering {
+    /// Whether it is an error's description.
+    pub failed: bool,
+    /// What came with it.
+    pub headers: HeaderMap,
+    /// Its last item is `None`; one that ends without it was cut off.
+    body: mpsc::UnboundedReceiver<Option<Bytes>>,
+}
+
+impl Answering {
+    /// The next chunk of the body, as soon as it is here; `None` after the last one.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Unanswered> {
+        self.body.recv().await.ok_or(Unanswered)
+    }
+
+    async fn whole(mut self) -> Result<Answer, Unanswered> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = self.chunk().await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer { failed: self.failed, headers: self.headers, body: body.freeze() })
+    }
+}
+
+/// No whole answer came in time: the instance that had the event died, or took too long.
 #[derive(Debug)]
 pub struct Unanswered;
 
@@ -50,7 +76,7 @@ struct Event {
 #[derive(Debug)]
 struct State {
     events: tokio::sync::Mutex<mpsc::UnboundedReceiver<Event>>,
-    waiting: Mutex<HashMap<String, oneshot::Sender<Answer>>>,
+    waiting: Mutex<HashMap<String, oneshot::Sender<Answering>>>,
     polls: watch::Sender<u64>,
 }
 
@@ -105,6 +131,12 @@ impl RuntimeApi {
 
     /// Hands an event to whichever instance asks next, which has `limit` to answer.
     pub async fn invoke(&self, event: impl Into<Bytes>, limit: Duration) -> Result<Answer, Unanswered> {
+        let answer = async { self.open(event, limit).await?.whole().await };
+        tokio::time::timeout(limit, answer).await.unwrap_or(Err(Unanswered))
+    }
+
+    /// The same, for one who follows the answer: it is here once its head is.
+    pub async fn open(&self, event: impl Into<Bytes>, limit: Duration) -> Result<Answering, Unanswered> {
         let id = format!("request-{}", self.next_id.fetch_add(1, Ordering::Relaxed));
         let (sender, answer) = oneshot::channel();
         self.state.waiting.lock().expect("no panic under the lock").insert(id.clone(), sender);
@@ -157,6 +189,7 @@ async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response
                 event.deadline.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
             let headers = response.headers_mut();
             for (name, value) in [
+                ("lambda-runtime-invocation-id", format!("invocation-of-{}", event.id)),
                 ("lambda-runtime-aws-request-id", event.id),
                 ("lambda-runtime-deadline-ms", deadline.to_string()),
                 (
@@ -170,11 +203,22 @@ async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response
         }
         (&Method::POST, ["invocation", id, end @ ("response" | "error")]) => {
             let (id, failed) = ((*id).to_owned(), *end == "error");
-            let (head, body) = request.into_parts();
-            if let Ok(body) = body.collect().await {
-                let waiting = state.waiting.lock().expect("no panic under the lock").remove(&id);
-                if let Some(waiting) = waiting {
-                    let _ = waiting.send(Answer { failed, headers: head.headers, body: body.to_bytes() });
+            let (head, mut body) = request.into_parts();
+            let (chunks, receiver) = mpsc::unbounded_channel();
+            let waiting = state.waiting.lock().expect("no panic under the lock").remove(&id);
+            if let Some(waiting) = waiting {
+                let _ = waiting.send(Answering { failed, headers: head.headers, body: receiver });
+            }
+            loop {
+                let chunk = match body.frame().await {
+                    Some(Ok(frame)) => Some(frame.into_data().unwrap_or_default()),
+                    Some(Err(_)) => break,
+                    None => None,
+                };
+                let last = chunk.is_none();
+                let _ = chunks.send(chunk);
+                if last {
+                    break;
                 }
             }
             *response.status_mut() = StatusCode::ACCEPTED;
