@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use onetap_bench::Result;
 use onetap_bench::report::Report;
-use onetap_bench::rows::{Bench, Options, counts, first_tap, scale, start, store, throughput, warm};
+use onetap_bench::rows::{Bench, Options, counts, first_tap, scale, start, store, stream, throughput, warm};
 use onetap_bench::{chart, summary};
 
 fn main() -> ExitCode {
@@ -40,6 +40,7 @@ fn run() -> Result<()> {
         start::run,
         first_tap::run,
         warm::run,
+        stream::run,
         scale::run,
         store::seeds,
     ] {

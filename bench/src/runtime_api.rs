@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct State {
     events: VecDeque<Vec<u8>>,
     first_poll: Option<Instant>,
+    last_event: Option<Instant>,
+    last_first_byte: Option<Instant>,
     answered: usize,
     last_answer: Option<Instant>,
     /// What every answer must contain.
@@ -94,6 +96,14 @@ impl Function {
         self.shared.1.notify_all();
         let end = self.wait(|state| state.last_answer.filter(|_| state.answered >= until))?;
         Ok(end - start)
+    }
+
+    /// From handing out this event to the first byte of its response's body. Returns once all of it is here.
+    pub fn first_byte(&mut self, event: &[u8]) -> Result<Duration> {
+        self.invoke(&[event.to_vec()])?;
+        let state = self.shared.lock();
+        let took = state.last_event.zip(state.last_first_byte).map(|(event, byte)| byte - event);
+        took.ok_or_else(|| "no event was answered".into())
     }
 
     /// What the process has of the machine's memory now, and the most it ever had, in bytes.
@@ -197,10 +207,11 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> Result<()> {
                     None => state = shared.1.wait(state).unwrap_or_else(PoisonError::into_inner),
                 }
             };
+            state.last_event = Some(Instant::now());
             drop(state);
             connection.write_all(&event)?;
         } else {
-            read_body(&mut reader, &head, &mut body)?;
+            let first_byte = read_body(&mut reader, &head, &mut body)?;
             let now = Instant::now();
             connection.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")?;
             let mut state = shared.lock();
@@ -212,6 +223,7 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> Result<()> {
             }
             state.answered += 1;
             state.last_answer = Some(now);
+            state.last_first_byte = Some(first_byte);
             if state.events.is_empty() || !good {
                 shared.1.notify_all();
             }
@@ -219,7 +231,9 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> Result<()> {
     }
 }
 
-fn read_body(reader: &mut impl BufRead, head: &str, body: &mut Vec<u8>) -> Result<()> {
+/// Reads the body of an answer. Returns when the first byte of the response was here: of a streamed one, after its
+/// prelude.
+fn read_body(reader: &mut impl BufRead, head: &str, body: &mut Vec<u8>) -> Result<Instant> {
     body.clear();
     let length = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -228,9 +242,10 @@ fn read_body(reader: &mut impl BufRead, head: &str, body: &mut Vec<u8>) -> Resul
     if let Some(length) = length {
         body.resize(length, 0);
         reader.read_exact(body)?;
-        return Ok(());
+        return Ok(Instant::now());
     }
     let mut line = String::new();
+    let mut first_byte = None;
     loop {
         line.clear();
         reader.read_line(&mut line)?;
@@ -239,8 +254,11 @@ fn read_body(reader: &mut impl BufRead, head: &str, body: &mut Vec<u8>) -> Resul
         body.resize(start + size + 2, 0);
         reader.read_exact(&mut body[start..])?;
         body.truncate(start + size);
-        if size == 0 {
-            return Ok(());
+        if first_byte.is_none() && (size == 0 || body.windows(9).any(|bytes| bytes.starts_with(&[0; 8]))) {
+            first_byte = Some(Instant::now());
+        }
+        if let (0, Some(first_byte)) = (size, first_byte) {
+            return Ok(first_byte);
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod first_tap;
 pub mod scale;
 pub mod start;
 pub mod store;
+pub mod stream;
 pub mod throughput;
 pub mod warm;
 

@@ -1,8 +1,8 @@
 //! Lambda's runtime, with responses that leave at once.
 //!
 //! `lambda_http::run_with_streaming_response` writes the head, the prelude, its delimiter and the body one after the
-//! other, over a connection with Nagle's algorithm on. The second write then waits until Lambda acknowledges the first
-//! one, which its kernel delays by 40 ms. The runtime takes no other client. So it keeps its part (polling, context,
+//! other, over a connection with Nagle's algorithm on. The second write then waits until the first one is
+//! acknowledged, which Linux delays by 40 ms. The runtime takes no other client. So it keeps its part (polling, context,
 //! trace id, the report of an unreadable event or a panic), and its responses are sent from here.
 
 use std::convert::Infallible;
