@@ -1,12 +1,13 @@
 // A job as its client sees it: the real event stream, broken and resumed at will, and the state beside it.
 import { $, el, frame, told } from "./dom.js";
 import { send } from "./api.js";
+import { followJob } from "./job-events.js";
 import { keys, on } from "./live.js";
 import { say } from "./words.js";
 import { STAGES } from "./bus.js";
 
 let job = null;
-let source = null;
+let client = null;
 let changed = () => {};
 /** Ids in the order they came, and how many came that had come before. */
 let heard = [];
@@ -14,7 +15,7 @@ let repeats = 0;
 
 export function start(then) {
   changed = then;
-  $("break").addEventListener("click", () => (source ? breakOff() : resume()));
+  $("break").addEventListener("click", () => (client ? breakOff() : resume()));
   on("keys", ({ set }) => {
     if (job && set.some((entry) => entry.key === job.state)) readState();
   });
@@ -27,7 +28,7 @@ export const tally = () => ({ heard: new Set(heard).size, repeats });
 /** Follows this job from its beginning. */
 export function follow(domain, { job_id, token }) {
   breakOff();
-  job = { id: job_id, query: `domain=${domain}&token=${token}`, state: `${domain}:state:${job_id}` };
+  job = { id: job_id, domain, token, state: `${domain}:state:${job_id}` };
   heard = [];
   repeats = 0;
   $("heard").replaceChildren();
@@ -39,23 +40,36 @@ export function follow(domain, { job_id, token }) {
 
 function connect(after) {
   const mine = job;
-  source = new EventSource(`/jobs/${job.id}/events?${job.query}${after && `&lastEventId=${after}`}`);
-  source.onopen = () => status("live");
-  source.onmessage = (event) => mine === job && hear(event);
-  source.addEventListener("gap", () => $("heard").append(el("li.resumed", "gap")));
-  source.addEventListener("expired", () => $("heard").append(el("li.resumed", "expired")));
-  source.onerror = () => {
-    // While it is `CONNECTING` the browser resumes by itself, with the id it saw last: also when the store is down.
-    if (mine !== job || source?.readyState !== EventSource.CLOSED) return;
-    source = null;
+  /** Tokens since the last error: a second one means that the first has expired. */
+  let tokens = 0;
+  const ended = () => {
+    client = null;
     status("ended");
   };
+  client = followJob(`/jobs/${job.id}/events?domain=${job.domain}${after && `&lastEventId=${after}`}`, {
+    token() {
+      if (tokens++ === 1) note("expired");
+      return mine.token;
+    },
+    onEvent: hear,
+    onGap: () => note("gap"),
+    onEnd: ended,
+    onError({ cause }) {
+      tokens = 0;
+      // There is no other token to be had here.
+      if (cause !== 401) return;
+      client.close();
+      ended();
+    },
+  });
   status("live");
 }
 
+const note = (text) => $("heard").append(el("li.resumed", text));
+
 function breakOff() {
-  source?.close();
-  source = null;
+  client?.close();
+  client = null;
   if (job) status("broken");
 }
 
@@ -70,17 +84,16 @@ function status(state) {
     say($("client-status"), `client_${state}`);
     $("client-status").className = state;
     $("break").disabled = state === "ended";
-    say($("break"), source ? "break" : "resume");
+    say($("break"), client ? "break" : "resume");
     changed();
   });
 }
 
-function hear({ lastEventId, data }) {
-  if (heard.includes(lastEventId)) repeats++;
-  heard.push(lastEventId);
-  const { stage, seq } = JSON.parse(data);
-  const line = el("li", el(`span.stage.${STAGES.includes(stage) ? stage : "other"}`, stage), el("b", String(seq)), el("code", lastEventId));
-  line.dataset.id = lastEventId;
+function hear({ stage, seq }, id) {
+  if (heard.includes(id)) repeats++;
+  heard.push(id);
+  const line = el("li", el(`span.stage.${STAGES.includes(stage) ? stage : "other"}`, stage), el("b", String(seq)), el("code", id));
+  line.dataset.id = id;
   frame(() => {
     $("heard").append(line);
     $("heard").scrollTop = $("heard").scrollHeight;
@@ -90,7 +103,7 @@ function hear({ lastEventId, data }) {
 
 async function readState() {
   const mine = job;
-  const { ok, json } = await send("GET", `/jobs/${job.id}?${job.query}`);
+  const { ok, json } = await send("GET", `/jobs/${job.id}?domain=${job.domain}&token=${job.token}`);
   if (ok && mine === job) frame(() => drawState(json));
 }
 

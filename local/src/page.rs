@@ -7,12 +7,21 @@ pub(crate) struct File {
     pub(crate) bytes: &'static [u8],
 }
 
+/// The client of job streams, the same that other pages use.
+const CLIENT: File = File {
+    name: "job-events.js",
+    media: "text/javascript; charset=utf-8",
+    bytes: include_bytes!("../../docs/job-events.js"),
+};
+
 macro_rules! files {
     ($($name:literal $media:literal,)*) => {
         /// The files under `/playground/`; the first is also served at `/`.
         pub(crate) const FILES: &[File] = &[$(
             File { name: $name, media: $media, bytes: include_bytes!(concat!("../page/", $name)) },
-        )*];
+        )*
+            CLIENT,
+        ];
     };
 }
 
@@ -50,6 +59,7 @@ mod tests {
             .map(|file| file.unwrap().file_name().into_string().unwrap())
             .collect();
         let mut served: Vec<&str> = FILES.iter().map(|file| file.name).collect();
+        there.push(CLIENT.name.to_owned());
         there.sort_unstable();
         served.sort_unstable();
         assert_eq!(served, there);
