@@ -5,11 +5,11 @@ import { on } from "./live.js";
 import { onLanguage, say } from "./words.js";
 import * as follow from "./follow.js";
 import { Rows } from "./rows.js";
+import { colour } from "./stages.js";
 
 /** So many records of a kind are kept to scroll through, at least. */
 const KEPT = 2000;
 const COUNTS = ["sent", "delivered", "duplicates", "effects", "waiting"];
-export const STAGES = ["vision", "rule", "answer", "reward", "done"];
 
 let queue = null;
 let armed = false;
@@ -135,7 +135,7 @@ function fill(row, index) {
   record.event ??= event(record.text);
   const { shard, stage, seq, job, at } = row.parts;
   shard.textContent = record.log.includes(":job:") ? "job" : `#${record.log.split(":").pop()}`;
-  stage.className = `stage ${STAGES.includes(record.event.stage) ? record.event.stage : "other"}`;
+  stage.className = `stage ${colour(record.event.stage)}`;
   stage.textContent = record.event.stage ?? "?";
   seq.textContent = record.event.seq ?? "";
   job.textContent = record.event.job_id ?? record.text;

@@ -4,7 +4,7 @@ import { send } from "./api.js";
 import { followJob } from "./job-events.js";
 import { keys, on } from "./live.js";
 import { say } from "./words.js";
-import { STAGES } from "./bus.js";
+import { colour, steps } from "./stages.js";
 
 let job = null;
 let client = null;
@@ -92,7 +92,7 @@ function status(state) {
 function hear({ stage, seq }, id) {
   if (heard.includes(id)) repeats++;
   heard.push(id);
-  const line = el("li", el(`span.stage.${STAGES.includes(stage) ? stage : "other"}`, stage), el("b", String(seq)), el("code", id));
+  const line = el("li", el(`span.stage.${colour(stage)}`, stage), el("b", String(seq)), el("code", id));
   line.dataset.id = id;
   frame(() => {
     $("heard").append(line);
@@ -108,10 +108,11 @@ async function readState() {
 }
 
 function drawState(state) {
-  const reached = state ? STAGES.indexOf(state.stage) : -1;
-  const steps = STAGES.map((stage, index) => el(`li.stage.${stage}${index <= reached ? ".reached" : ""}`, stage));
+  const all = steps();
+  const reached = state ? all.indexOf(state.stage) : -1;
+  const items = all.map((stage, index) => el(`li.stage.${colour(stage)}${index <= reached ? ".reached" : ""}`, stage));
   const facts = state && el("dl.facts-of",
     el("dt", "seq"), el("dd", String(state.seq)), el("dt", "data"), el("dd", JSON.stringify(state.data)),
     el("dt", "timestamp"), el("dd", state.timestamp));
-  $("state").replaceChildren(el("ol.steps", ...steps), facts ?? told("p.hint", "state_none"));
+  $("state").replaceChildren(el("ol.steps", ...items), facts ?? told("p.hint", "state_none"));
 }

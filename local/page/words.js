@@ -129,7 +129,7 @@ const WORDS = {
   simulated: ["A real provider: its faults are simulated before it is called.", "真實的天氣服務：故障是在呼叫之前模擬的。"],
   skip: ["Skip to the chat", "跳到聊天室"],
   state: ["State", "狀態"],
-  state_none: ["The state only ever goes up: vision → done.", "狀態只會前進：vision → done。"],
+  state_none: ["The state only ever goes up.", "狀態只會前進。"],
   stale: ["stale", "已過時"],
   store: ["The store", "儲存體"],
   stream: ["Stream", "事件流"],

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use job_events::{Body, token};
-use onetap_bus::Job;
+use onetap_bus::{Job, Stage};
 use onetap_store::lease::unique_token;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -113,7 +113,20 @@ fn config(runner: &Runner) -> Value {
         "store": runner.backend,
         "last_transaction_ttl": runner.last_transaction_ttl.as_secs(),
         "lock_ttl_ms": runner.lock_ttl.map(|ttl| ttl.as_millis()),
+        "stages": runner.queue.plan().stages().iter().map(stage).collect::<Vec<_>>(),
         "version": env!("CARGO_PKG_VERSION"),
+    })
+}
+
+/// A stage as it stands in `EVENT_STAGES`.
+fn stage(stage: &Stage) -> Value {
+    let seqs = stage.seqs();
+    json!({
+        "stage": stage.name(),
+        "first": seqs.start(),
+        "last": seqs.end(),
+        "state": stage.sets_state(),
+        "ends": stage.ends(),
     })
 }
 
@@ -190,10 +203,16 @@ fn send_jobs(runner: &Runner, call: &JobsCall) -> Result<Value, Refusal> {
     let full = |_| Refusal::new(StatusCode::TOO_MANY_REQUESTS, "the queue is full");
     let (events, sent) = runner.queue.send(&jobs, call.copies, call.shuffle).map_err(full)?;
     let expiry = now_ms() / 1000 + TOKEN_TTL_SECONDS;
+    let final_state = runner.queue.plan().final_state();
     let jobs: Vec<Value> = jobs
         .iter()
         .map(|job| {
-            json!({ "job_id": job.id(), "token": token(&runner.job_secret, job, expiry), "events": events })
+            json!({
+                "job_id": job.id(),
+                "token": token(&runner.job_secret, job, expiry),
+                "events": events,
+                "final_state": final_state,
+            })
         })
         .collect();
     Ok(json!({ "domain": DOMAIN, "jobs": jobs, "sent": sent }))

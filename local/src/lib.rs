@@ -16,6 +16,7 @@ mod crashing_store;
 mod deliver;
 pub mod demo;
 mod environment;
+mod job_plan;
 mod line;
 mod live;
 mod observed_store;

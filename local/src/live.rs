@@ -77,7 +77,10 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use onetap_bus::Stages;
+
     use super::*;
+    use crate::job_plan::JobPlan;
     use crate::queue::Counts;
     use crate::view::{Settings, StoreSetting};
     use crate::weather::WeatherSetting;
@@ -92,7 +95,7 @@ mod tests {
     async fn a_client_that_falls_behind_begins_anew_and_all_end_with_the_runner() {
         let store = StoreSetting { kind: "memory", down: false };
         let view = Arc::new(View::new(Settings { store, weather: WeatherSetting::default() }));
-        let queue = Arc::new(JobQueue::new(Arc::clone(&view)));
+        let queue = Arc::new(JobQueue::new(Arc::clone(&view), JobPlan::new(Stages::default())));
         let shutdown = CancellationToken::new();
         let mut slow = body(Arc::clone(&view), queue, shutdown.clone());
         assert_eq!(name(&mut slow).await.as_deref(), Some("event: snapshot"));

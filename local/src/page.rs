@@ -42,6 +42,7 @@ files! {
     "lock.js" "text/javascript; charset=utf-8",
     "phone.js" "text/javascript; charset=utf-8",
     "rows.js" "text/javascript; charset=utf-8",
+    "stages.js" "text/javascript; charset=utf-8",
     "tabs.js" "text/javascript; charset=utf-8",
     "weather.js" "text/javascript; charset=utf-8",
     "words.js" "text/javascript; charset=utf-8",

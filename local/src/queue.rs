@@ -4,17 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onetap_bus::{Job, Stages};
+use onetap_bus::Job;
 use onetap_sqs::{Queue, SqsEvent, completed};
 use onetap_store::{Commit, Store};
 use queue_consumer::QueueConsumer;
 use serde::Serialize;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::timestamp;
 use crate::crashing_store::CrashingStore;
+use crate::job_plan::JobPlan;
 use crate::view::View;
 
 /// A message that was received and not deleted is delivered again after this time.
@@ -33,7 +32,6 @@ const MAX_MESSAGES: usize = 10_000;
 
 /// The domain of the playground's jobs.
 pub(crate) const DOMAIN: &str = "scan";
-const STAGES: [&str; 5] = ["vision", "rule", "answer", "reward", "done"];
 
 /// Totals since the start, and the queue's present state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -70,6 +68,7 @@ pub(crate) struct QueueFull;
 pub(crate) struct JobQueue {
     messages: Queue,
     dead_letters: Queue,
+    plan: JobPlan,
     view: Arc<View>,
     progress: Mutex<Progress>,
 }
@@ -89,12 +88,17 @@ struct UnfinishedJob {
 }
 
 impl JobQueue {
-    pub(crate) fn new(view: Arc<View>) -> JobQueue {
+    pub(crate) fn new(view: Arc<View>, plan: JobPlan) -> JobQueue {
         let dead_letters = Queue::new("jobs-dead");
         let messages = Queue::new("jobs")
             .with_visibility(VISIBILITY_TIMEOUT)
             .with_dead_letters(&dead_letters, MAX_RECEIVES);
-        JobQueue { messages, dead_letters, view, progress: Mutex::default() }
+        JobQueue { messages, dead_letters, plan, view, progress: Mutex::default() }
+    }
+
+    /// What happens in each job.
+    pub(crate) fn plan(&self) -> &JobPlan {
+        &self.plan
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -127,8 +131,7 @@ impl JobQueue {
         let mut unfinished = Vec::new();
         let mut per_job = 0;
         for job in jobs {
-            let mut events: Vec<String> =
-                STAGES.iter().flat_map(|stage| (0..2).filter_map(|sub| event(job, stage, sub))).collect();
+            let mut events = self.plan.events(job);
             per_job = events.len();
             let last = events.pop().into_iter().flat_map(|text| vec![text; copies]).collect();
             messages.extend(events.iter().flat_map(|text| vec![text.clone(); copies]));
@@ -212,19 +215,6 @@ impl JobQueue {
         let store = Arc::new(CrashingStore::new(store, Arc::clone(self)));
         (QueueConsumer::new(Arc::clone(&store) as Arc<dyn Store>, config), store)
     }
-}
-
-fn event(job: &Job, stage: &str, sub: u64) -> Option<String> {
-    let status = if sub == 0 { "started" } else { "finished" };
-    let event = json!({
-        "job_id": job.id(),
-        "domain": job.domain(),
-        "stage": stage,
-        "seq": Stages::default().seq(stage, sub)?,
-        "data": { "status": status },
-        "timestamp": timestamp(),
-    });
-    Some(event.to_string())
 }
 
 /// The name of the job's log, as the bus writes it.

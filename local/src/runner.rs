@@ -20,6 +20,7 @@ use webhook::profile::{Profile, ProfileChange};
 
 use crate::crashing_store::CrashingStore;
 use crate::deliver::Deliveries;
+use crate::job_plan::JobPlan;
 use crate::line::Line;
 use crate::observed_store::ObservedStore;
 use crate::outage_store::OutageStore;
@@ -86,7 +87,7 @@ impl Runner {
         let edit_config = edit_last_transaction::Config::from_variables(variables)?;
         let job_events_config = job_events::Config::from_variables(variables)?;
         let bus_config = onetap_bus::Config::from_variables(variables, &store_config)?;
-        let queue = Arc::new(JobQueue::new(Arc::clone(&view)));
+        let queue = Arc::new(JobQueue::new(Arc::clone(&view), JobPlan::new(bus_config.stages.clone())));
         let (consumer, consumer_store) = queue.consumer(store(), bus_config);
         let invalid_port = |_| ConfigError::new("--port", "is not a valid port");
         let runner = Runner {

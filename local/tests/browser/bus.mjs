@@ -28,7 +28,7 @@ export async function duplicates(browser) {
   assert.equal(await number(page, "effects"), events);
   assert.ok((await number(page, "delivered")) > 5 * events, "the killed consumer's messages came again");
   await count(page, ".heard li[data-id]", events);
-  await until(page, "the state to be the last stage", () => document.querySelector(".steps .done.reached"));
+  await until(page, "the state to be the last stage", () => document.querySelector(".steps li:last-child.reached"));
 
   await send(page, { copies: 2, jobs: 5 });
   await until(page, "five jobs to be equal", (wanted) => {
@@ -36,6 +36,30 @@ export async function duplicates(browser) {
     return verdict?.dataset.counts.split(" ")[1] === String(wanted);
   }, 5 * events);
   assert.equal(await number(page, "effects"), 6 * events);
+  return page;
+}
+
+/** Stages of the configuration: twenty tokens that leave the state alone, and one event that ends the job. */
+export async function stages(browser) {
+  const page = await browser.open();
+  await send(page, { copies: 3, kill: true });
+  await page.locator(".verdict.equal").waitFor();
+  assert.deepEqual(await counts(page), [23, 23, 23, 0]);
+  const heard = await page.locator(".heard li[data-id] .stage").evaluateAll((all) => all.map(({ textContent, className }) => [textContent, className]));
+  const colours = Object.fromEntries(heard);
+  assert.deepEqual(Object.keys(colours).sort(), ["done", "plan", "token"]);
+  assert.equal(new Set(Object.values(colours)).size, 3, "each has its colour");
+  assert.deepEqual(await page.locator(".steps li").allTextContents(), ["plan", "done"], "tokens are no step");
+  // A token's number is higher: the state would stay there.
+  await until(page, "the state to be the job's last event", () => document.querySelector(".facts-of dd")?.textContent === "10");
+  assert.equal(await page.locator(".steps .reached").count(), 2);
+  await page.locator("#job").scrollIntoViewIfNeeded();
+  await page.setViewportSize({ width: 360, height: 740 });
+  assert.equal(await page.evaluate(() => document.scrollingElement.scrollWidth - innerWidth), 0);
+  await page.locator("#state").scrollIntoViewIfNeeded();
+  await browser.shoot(page, "stages_phone");
+  await page.setViewportSize({ width: 1280, height: 940 });
+  await page.locator("#state").scrollIntoViewIfNeeded();
   return page;
 }
 

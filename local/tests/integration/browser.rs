@@ -74,6 +74,9 @@ scenarios! {
     a_ledger_that_cannot_be_read_says_so_and_comes_back_by_itself: "ledger_outage",
     of_hundreds_of_entries_the_newest_are_shown_and_the_file_has_all: "ledger_long",
     a_job_with_duplicates_and_a_killed_consumer_ends_with_equal_counts: "duplicates",
+    a_job_of_other_stages_shows_its_steps_and_its_state_does_not_follow_tokens: "stages"
+        ["EVENT_STAGES" = r#"[{"stage":"plan","first":0,"last":9},{"stage":"token","first":1000,"last":999999,"state":false},
+            {"stage":"done","first":10,"last":19,"ends":10}]"#],
     a_client_that_breaks_off_and_resumes_loses_nothing: "reconnect",
     a_plain_event_source_sees_every_event_once_with_the_store_down_for_ten_seconds: "outage",
     hundreds_of_keys_and_thousands_of_events_cost_no_more_than_a_screenful: "crowd",

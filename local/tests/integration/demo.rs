@@ -46,6 +46,24 @@ fn the_story_is_told_right_on_memory() {
 }
 
 #[test]
+fn the_story_follows_the_configured_stages() {
+    let stages = r#"[{"stage":"plan","first":0,"last":9},{"stage":"token","first":1000,"last":999999,"state":false},
+        {"stage":"done","first":10,"last":19,"ends":10}]"#;
+    let told = demo("memory", &[("EVENT_STAGES", stages.to_owned())]);
+    for row in [
+        "69 sent, 1 kill, 23 effects, 0 lost to dead letters",
+        "23 events seen, 0 seen twice",
+        "1 final state",
+    ] {
+        assert_eq!(
+            told.lines().filter(|line| line.contains(row) && line.ends_with("yes")).count(),
+            1,
+            "{row}\n{told}"
+        );
+    }
+}
+
+#[test]
 fn the_story_needs_neither_real_weather_nor_a_real_line() {
     let real = [
         ("WEATHER_PROVIDER", "open-meteo".to_owned()),
