@@ -5,6 +5,7 @@ mod costs;
 mod document;
 mod guide;
 mod limits;
+mod neighbours;
 mod rights;
 mod stories;
 mod tools;

@@ -80,7 +80,7 @@ async fn not_subscribed(stack: &Stack) {
 }
 
 /// The parts of an alarm's metric, or those of each of its metrics.
-fn metrics_of(alarm: &Value) -> Vec<(&Value, &Value, &Value)> {
+pub fn metrics_of(alarm: &Value) -> Vec<(&Value, &Value, &Value)> {
     match alarm.get("Metrics") {
         None => vec![(&alarm["Namespace"], &alarm["MetricName"], &alarm["Dimensions"])],
         Some(metrics) => {
@@ -94,7 +94,7 @@ fn metrics_of(alarm: &Value) -> Vec<(&Value, &Value, &Value)> {
 }
 
 /// The dashboard's widgets.
-fn widgets(stack: &Stack) -> Vec<Value> {
+pub fn widgets(stack: &Stack) -> Vec<Value> {
     let body = stack.properties("Dashboard")["DashboardBody"]["Fn::Sub"].as_str().unwrap();
     let body: Value = serde_json::from_str(body).expect("the dashboard is JSON");
     body["widgets"].as_array().unwrap().clone()
