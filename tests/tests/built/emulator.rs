@@ -199,3 +199,19 @@ async fn a_batch_whose_function_dies_takes_effect_once_on_upstash() {
 async fn a_batch_whose_function_dies_takes_effect_once_on_dynamodb() {
     a_batch_whose_function_dies_takes_effect_once(Backend::DynamoDb).await;
 }
+
+/// The gateway sends its responses over a connection of its own, beside the one that the runtime polls on.
+#[tokio::test]
+#[ignore = "needs aws-sam-cli and scripts/build"]
+async fn the_gateway_answers_one_invocation_after_the_other() {
+    let store = Store::start(Backend::DynamoDb).await;
+    let gateway = store.run(Function::Gateway, 30).await;
+    let mut processes = Vec::new();
+    for (scenario, status) in [("without-a-token", 401), ("state", 404), ("without-a-token", 401)] {
+        let answer = gateway.invoke(&Function::Gateway.event(scenario)).await;
+        assert!(answer.contains(&format!(r#""statusCode":{status}"#)), "{scenario}: {answer}");
+        assert!(answer.contains(r#"{"message":""#), "{scenario}: {answer}");
+        processes.push(gateway.process().unwrap());
+    }
+    assert_eq!(processes, [processes[0]; 3], "one process answered them all");
+}
