@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What deploy.rs does to AWS: creates the stack as `sam deploy` would, sends messages, reads dead letters and logs.
 
-usage: stack.py deploy TEMPLATE BUILT     parameters and secrets as JSON on standard input; prints outputs and ids
+usage: stack.py deploy TEMPLATE BUILT     name, parameters and secrets as JSON on standard input; prints outputs and ids
        stack.py hurry QUEUE_URL           failed messages come again at once, and are given up after the second time
        stack.py send QUEUE_URL            messages as a JSON array on standard input: bodies, or [group, body]
        stack.py receive QUEUE_URL COUNT   waits for COUNT messages; prints their bodies
+       stack.py mapped FUNCTION           prints the ARNs of the queues whose messages this function gets
        stack.py logs GROUP…               prints every line in these log groups
        stack.py revoke ROLE POLICY        takes this inline policy from a role
        stack.py delete                    deletes the stack; prints what is left of it
@@ -38,11 +39,11 @@ def within(patience, what):
     sys.exit(f"{what}: not within {patience} s")
 
 
-def packaged(path, built):
+def packaged(path, built, name):
     """The template with each function's code in a bucket: what `sam package` makes of it."""
     with open(path) as file:
         template = yaml_parse(file)
-    s3, bucket = client("s3"), f"{STACK}-code"
+    s3, bucket = client("s3"), f"{name}-code"
     s3.create_bucket(Bucket=bucket)
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function":
@@ -57,28 +58,29 @@ def packaged(path, built):
 
 def deploy(path, built):
     asked = json.load(sys.stdin)
+    name = asked["name"]
     secret = {"Name": asked["parameters"]["SecretName"], "SecretString": json.dumps(asked["secret"])}
     client("secretsmanager").create_secret(**secret)
     cloudformation = client("cloudformation")
     cloudformation.create_stack(
-        StackName=STACK,
-        TemplateURL=packaged(path, built),
+        StackName=name,
+        TemplateURL=packaged(path, built, name),
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in asked["parameters"].items()],
     )
     for _ in within(PATIENCE, "the stack"):
-        stack = cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]
+        stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
         if not stack["StackStatus"].endswith("_IN_PROGRESS"):
             break
     if stack["StackStatus"] != "CREATE_COMPLETE":
-        events = cloudformation.describe_stack_events(StackName=STACK)["StackEvents"]
+        events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
         failed = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
         sys.exit("\n".join(f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason')}" for event in failed))
     # ministack keeps the mapping's number as the text that a parameter is, and then cannot compare it.
     functions = client("lambda")
     for mapping in functions.list_event_source_mappings()["EventSourceMappings"]:
         functions.update_event_source_mapping(UUID=mapping["UUID"], ScalingConfig=mapping["ScalingConfig"])
-    resources = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
+    resources = cloudformation.describe_stack_resources(StackName=name)["StackResources"]
     return {
         "outputs": {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]},
         "resources": {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources},
@@ -117,6 +119,11 @@ def receive(queue, count):
             return bodies
 
 
+def mapped(function):
+    mappings = client("lambda").list_event_source_mappings(FunctionName=function)["EventSourceMappings"]
+    return [mapping["EventSourceArn"] for mapping in mappings]
+
+
 def logs(*groups):
     cloudwatch, lines = client("logs"), []
     for group in groups:
@@ -148,7 +155,7 @@ def delete():
 
 
 if __name__ == "__main__":
-    commands = {each.__name__: each for each in (deploy, hurry, redrive, send, receive, logs, revoke, delete)}
+    commands = {each.__name__: each for each in (deploy, hurry, redrive, send, receive, mapped, logs, revoke, delete)}
     if len(sys.argv) < 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     print(json.dumps(commands[sys.argv[1]](*sys.argv[2:]), ensure_ascii=False))

@@ -47,6 +47,11 @@ impl Stack {
         self.0["outputs"][name].as_str().unwrap_or_else(|| panic!("no output {name}"))
     }
 
+    /// What its resources are called there.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.0["resources"].as_object().into_iter().flatten().filter_map(|(_, name)| name.as_str())
+    }
+
     /// What a resource of the template's is called there; nothing if it was not created.
     pub fn resource(&self, name: &str) -> Option<&str> {
         self.0["resources"][name].as_str()
@@ -94,11 +99,11 @@ impl Cloud {
         format!("http://{}", self.address)
     }
 
-    /// Creates the stack from `template.yaml` and the functions that were built.
-    pub fn deploy(&self, parameters: &Value, secret: &Value) -> Stack {
+    /// Creates a stack of this name from `template.yaml` and the functions that were built.
+    pub fn deploy(&self, name: &str, parameters: &Value, secret: &Value) -> Stack {
         let (template, built) = (root().join("template.yaml"), built());
         let arguments = ["deploy", template.to_str().expect("text"), built.to_str().expect("text")];
-        Stack(self.script(&arguments, &json!({ "parameters": parameters, "secret": secret })))
+        Stack(self.script(&arguments, &json!({ "name": name, "parameters": parameters, "secret": secret })))
     }
 
     /// Runs `tests/deploy/stack.py`, which says what there is to be done with it.

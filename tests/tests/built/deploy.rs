@@ -7,6 +7,8 @@
 //! batch is never larger than one receive. What it lacks is looked at elsewhere: `binaries.rs` streams through the
 //! runtime API, `emulator.rs` runs out of time, and the template's test reads the rest.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -35,21 +37,7 @@ impl Bot {
     async fn deploy(parameters: &[(&str, &str)], secrets: &[(&str, String)]) -> Bot {
         let line = MessagingApi::start(Secret::new(ACCESS_TOKEN)).unwrap();
         let cloud = Cloud::start().await;
-        let mut asked = json!({
-            "SecretName": "bots/onetap", "WeatherProvider": "sample", "JobEventsAllowOrigin": "*",
-            "LineApiBaseUrl": line.url(), "Architecture": "x86_64", "Alarms": "off",
-        });
-        for (name, value) in parameters {
-            asked[*name] = (*value).into();
-        }
-        let mut secret = json!({
-            "LINE_CHANNEL_SECRET": CHANNEL_SECRET, "LINE_CHANNEL_ACCESS_TOKEN": ACCESS_TOKEN,
-            "EDIT_API_TOKEN": EDIT_TOKEN, "JOB_EVENTS_SECRET": JOB_SECRET,
-        });
-        for (name, value) in secrets {
-            secret[*name] = value.as_str().into();
-        }
-        let stack = cloud.deploy(&asked, &secret);
+        let stack = deployed(&cloud, "onetap", &line.url(), parameters, secrets);
         Bot { cloud, line, stack }
     }
 
@@ -105,6 +93,45 @@ impl Bot {
     }
 }
 
+/// Deploys a stack of this name.
+fn deployed(
+    cloud: &Cloud,
+    name: &str,
+    line_api: &str,
+    parameters: &[(&str, &str)],
+    secrets: &[(&str, String)],
+) -> Stack {
+    let mut asked = json!({
+        "SecretName": format!("bots/{name}"), "WeatherProvider": "sample", "JobEventsAllowOrigin": "*",
+        "LineApiBaseUrl": line_api, "Architecture": "x86_64", "Alarms": "off",
+    });
+    for (name, value) in parameters {
+        asked[*name] = (*value).into();
+    }
+    let mut secret = json!({
+        "LINE_CHANNEL_SECRET": CHANNEL_SECRET, "LINE_CHANNEL_ACCESS_TOKEN": ACCESS_TOKEN,
+        "EDIT_API_TOKEN": EDIT_TOKEN, "JOB_EVENTS_SECRET": JOB_SECRET,
+    });
+    for (name, value) in secrets {
+        secret[*name] = value.as_str().into();
+    }
+    cloud.deploy(name, &asked, &secret)
+}
+
+/// The table of a stack.
+fn table(cloud: &Cloud, stack: &Stack) -> Arc<dyn Store> {
+    let lookup = |name: &str| match name {
+        "STORE" => Some("dynamodb".to_owned()),
+        "DYNAMODB_TABLE" => Some(stack.output("TableName").to_owned()),
+        "AWS_ENDPOINT_URL" => Some(cloud.url()),
+        "AWS_REGION" => Some("us-east-1".to_owned()),
+        "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("test".to_owned()),
+        "STORE_TIMEOUT_MS" => Some("10000".to_owned()),
+        _ => None,
+    };
+    open(&Config::from_lookup(lookup).unwrap()).unwrap()
+}
+
 /// Waits until the log of job-1 has this number of records, and returns their sequence numbers.
 async fn told(store: &dyn Store, count: usize) -> Vec<u64> {
     let log = Log::new("scan:job:job-1").unwrap();
@@ -132,16 +159,7 @@ fn bodies(scenario: &str) -> Vec<Value> {
 #[ignore = "needs ministack and scripts/build"]
 async fn the_stack_is_deployed_used_and_deleted_on_dynamodb() {
     let bot = Bot::deploy(&[("Store", "dynamodb")], &[]).await;
-    let table = |name: &str| match name {
-        "STORE" => Some("dynamodb".to_owned()),
-        "DYNAMODB_TABLE" => Some(bot.stack.output("TableName").to_owned()),
-        "AWS_ENDPOINT_URL" => Some(bot.cloud.url()),
-        "AWS_REGION" => Some("us-east-1".to_owned()),
-        "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("test".to_owned()),
-        "STORE_TIMEOUT_MS" => Some("10000".to_owned()),
-        _ => None,
-    };
-    let store = open(&Config::from_lookup(table).unwrap()).unwrap();
+    let store = table(&bot.cloud, &bot.stack);
 
     deliveries(&bot).await;
     let entry = store.get(&Key::new(format!("user:{USER}:last_transaction")).unwrap()).await.unwrap();
@@ -301,4 +319,34 @@ async fn the_stack_is_deployed_and_used_with_fifo_queues_on_upstash() {
     assert_eq!(told(&*store, 7).await, [0, 10, 11, 20, 30, 40, 51]);
     bot.expect(Function::Gateway, "state", 200).await;
     logs_are_clean(&bot);
+}
+
+/// The same job in two stacks of one account: what is sent to one stack is told there and nowhere else.
+#[tokio::test]
+#[ignore = "needs ministack and scripts/build"]
+async fn two_stacks_of_one_account_do_not_mix() {
+    let cloud = Cloud::start().await;
+    let [one, other] = ["one", "other"]
+        .map(|name| deployed(&cloud, name, "http://127.0.0.1:1", &[("Store", "dynamodb")], &[]));
+    // A stage is `$default` in every API.
+    let names =
+        |stack: &Stack| stack.resources().map(str::to_owned).filter(|name| name != "$default").collect();
+    let (names_of_one, names_of_other): (BTreeSet<String>, BTreeSet<String>) = (names(&one), names(&other));
+    let common: Vec<_> = names_of_one.intersection(&names_of_other).collect();
+    assert!(common.is_empty() && names_of_one.len() > 20, "{common:?} of {names_of_one:?}");
+
+    let send = |stack: &Stack, chosen: &[usize]| {
+        let bodies = bodies("whole-job");
+        let chosen: Vec<&Value> = chosen.iter().map(|n| &bodies[*n]).collect();
+        cloud.script(&["send", stack.output("QueueUrl")], &json!(chosen));
+    };
+    send(&one, &[0, 1, 2]);
+    send(&other, &[3, 4]);
+    assert_eq!(told(&*table(&cloud, &one), 3).await, [0, 10, 11]);
+    assert_eq!(told(&*table(&cloud, &other), 2).await, [20, 30]);
+    for stack in [&one, &other] {
+        let mapped = cloud.script(&["mapped", stack.resource("ConsumerFunction").unwrap()], &Value::Null);
+        assert_eq!(mapped, json!([stack.output("QueueArn")]));
+    }
+    assert_eq!(told(&*table(&cloud, &one), 0).await, [0, 10, 11], "also once the other's were told");
 }
