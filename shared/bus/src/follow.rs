@@ -27,15 +27,16 @@ pub struct Resume {
 
 /// Reads a job's events in the order of its log, each once.
 ///
-/// It subscribes first, then reads, and reads again on every notification: what commits after the subscription
-/// notifies, what committed before is read.
+/// It reads, and subscribes when everything that was there is told, so that the first events need not wait for the
+/// subscription. Then it reads again, and on every notification: what commits after the subscription notifies, what
+/// committed before is read.
 pub struct Follower {
     store: Arc<dyn Store>,
     stages: Stages,
     job: Job,
     /// The last record that was read, and what the client leaves out.
     resume: Resume,
-    notifications: Option<BoxStream<'static, Result<(), Error>>>,
+    subscription: Subscription,
     /// The log may have records after the last one that was read.
     stale: bool,
     unseen: VecDeque<Record>,
@@ -46,6 +47,12 @@ pub struct Follower {
     grace_ends: Option<Instant>,
 }
 
+enum Subscription {
+    NotYet,
+    Open(BoxStream<'static, Result<(), Error>>),
+    Broken,
+}
+
 impl fmt::Debug for Follower {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Follower { job, unseen, finished, gap, .. } = self;
@@ -54,7 +61,7 @@ impl fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Begins to follow `job`: subscribes, and reads the log after the client's last event.
+    /// Begins to follow `job`: reads the log after the client's last event.
     ///
     /// `stages` tells which event ends the job. It must be the table that the job's events were published with.
     pub async fn start(
@@ -63,13 +70,12 @@ impl Follower {
         job: Job,
         resume: Resume,
     ) -> Result<Follower, Error> {
-        let notifications = Some(store.watch(&job.channel()?).await?);
         let mut follower = Follower {
             store,
             stages,
             job,
             resume: Resume { after: None, ..resume },
-            notifications,
+            subscription: Subscription::NotYet,
             stale: true,
             unseen: VecDeque::new(),
             finished: false,
@@ -155,8 +161,8 @@ impl Follower {
 
     /// Waits for a notification on the job's channel. A new subscription counts as one: some may have been missed.
     async fn notified(&mut self) -> Result<(), Error> {
-        match &mut self.notifications {
-            Some(notifications) => {
+        match &mut self.subscription {
+            Subscription::Open(notifications) => {
                 let mut last = notifications.next().await;
                 // One read serves all notifications that are there.
                 while matches!(last, Some(Ok(()))) {
@@ -166,15 +172,17 @@ impl Follower {
                     last = next;
                 }
                 if !matches!(last, Some(Ok(()))) {
-                    self.notifications = None;
+                    self.subscription = Subscription::Broken;
                 }
             }
-            None => {
-                tokio::time::sleep(RESUBSCRIBE_DELAY).await;
-                self.notifications = Some(self.store.watch(&self.job.channel()?).await?);
+            closed => {
+                if let Subscription::Broken = closed {
+                    tokio::time::sleep(RESUBSCRIBE_DELAY).await;
+                }
+                self.subscription = Subscription::Open(self.store.watch(&self.job.channel()?).await?);
             }
         }
-        self.stale = self.notifications.is_some();
+        self.stale = matches!(self.subscription, Subscription::Open(_));
         Ok(())
     }
 
