@@ -10,8 +10,6 @@ use crate::runtime_api::Function;
 use crate::stats::quantile;
 
 const SECTION: &str = "stream";
-/// Where both answers read the store once. With pub/sub a stream also subscribes.
-const WITHOUT_SUBSCRIPTION: &str = "dynamodb";
 const REFUSAL: &str = "job-events, a refused request (no outside call)";
 
 /// Measures both.
@@ -19,7 +17,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     if bench.wants(SECTION, REFUSAL) {
         bench.say("refusals of job-events, and the floor");
         let (refusal, verify) = (event("job-events/without-a-token.json")?, event("webhook/verify.json")?);
-        let mut ours = warm(&job_events(bench, WITHOUT_SUBSCRIPTION)?)?;
+        let mut ours = warm(&job_events(bench, "dynamodb")?)?;
         let mut floor = warm(&hello(example("hello"), r#""statusCode":200"#, verify.clone()))?;
         let rounds = in_turns(bench, || Ok((millis(&mut ours, &refusal)?, millis(&mut floor, &verify)?)))?;
         let row = Row::compared(SECTION, REFUSAL, Unit::Millis, "hello", &rounds);
@@ -39,8 +37,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
         let rounds =
             in_turns(bench, || Ok((millis(&mut function, &stream)?, millis(&mut function, &state)?)))?;
         let row = Row::compared(SECTION, name, Unit::Millis, "its whole answer", &rounds);
-        let aims = store == WITHOUT_SUBSCRIPTION;
-        bench.rows.push(if aims { row.target(Target::RatioAtMost(1.3)) } else { row });
+        bench.rows.push(row.target(Target::RatioAtMost(1.3)));
     }
     Ok(())
 }
