@@ -1,5 +1,6 @@
 //! A client of the runner, for the demo and the tests: JSON calls, and Server-Sent Events.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,6 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use onetap_http::{BodyExt, Bytes, Incoming};
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
+
+pub use crate::event_format::Event;
+use crate::event_format::EventFormat;
 
 /// Time limit for a response, and for the silence of a stream: more than anything here takes.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -97,7 +101,11 @@ impl Client {
         if response.status() != StatusCode::OK {
             return Ok(Err(response.status()));
         }
-        Ok(Ok(Events { body: response.into_body(), rest: Vec::new() }))
+        Ok(Ok(Events {
+            body: response.into_body(),
+            format: EventFormat::default(),
+            waiting: VecDeque::new(),
+        }))
     }
 
     fn request(
@@ -119,69 +127,34 @@ impl Client {
     }
 }
 
-/// One event of a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Its name; `message` if it has none.
-    pub name: String,
-    /// Its id, if it has one.
-    pub id: Option<String>,
-    /// Its data.
-    pub data: String,
-}
-
 /// A stream of events.
 #[derive(Debug)]
 pub struct Events {
     body: Incoming,
-    rest: Vec<u8>,
+    format: EventFormat,
+    waiting: VecDeque<Event>,
 }
 
 impl Events {
-    /// The next event; `None` at the end of the stream. Comments are skipped.
+    /// The next event; `None` at the end of the stream. Comments are skipped. It is cancel safe.
     pub async fn next(&mut self) -> Result<Option<Event>, CallError> {
         let next = async {
             loop {
-                if let Some(end) = self.rest.windows(2).position(|two| two == b"\n\n") {
-                    let block: Vec<u8> = self.rest.drain(..end + 2).collect();
-                    match event(&String::from_utf8_lossy(&block)) {
-                        Some(event) => return Some(event),
-                        None => continue,
-                    }
+                if let Some(event) = self.waiting.pop_front() {
+                    return Some(event);
                 }
                 // A broken connection is an end too: the reader resumes.
                 let frame = self.body.frame().await?.ok()?;
-                self.rest.extend_from_slice(&frame.into_data().unwrap_or_default());
+                self.waiting.extend(self.format.read(&frame.into_data().unwrap_or_default()));
             }
         };
         timeout(RESPONSE_TIMEOUT, next)
             .await
             .map_err(|_| CallError("a stream is silent for too long".to_owned()))
     }
-}
 
-fn event(block: &str) -> Option<Event> {
-    let field = |name: &str| {
-        let value =
-            move |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim_start().to_owned());
-        block.lines().filter_map(value).collect::<Vec<String>>()
-    };
-    let data = field("data");
-    let name = field("event").pop().unwrap_or_else(|| "message".to_owned());
-    (!data.is_empty()).then(|| Event { name, id: field("id").pop(), data: data.join("\n") })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_is_read_and_a_comment_is_not() {
-        let read = event("id: 7-1\nevent: gap\ndata: {\ndata: }\n\n");
-        let gap = Event { name: "gap".to_owned(), id: Some("7-1".to_owned()), data: "{\n}".to_owned() };
-        assert_eq!(read, Some(gap));
-        assert_eq!(event(": keep-alive\n\n"), None);
-        assert_eq!(event("retry: 1000\n\n"), None);
-        assert_eq!(event("data: x\n\n").unwrap().name, "message");
+    /// The delay before a reconnect that the stream has asked for last.
+    pub fn retry(&self) -> Option<Duration> {
+        self.format.retry()
     }
 }

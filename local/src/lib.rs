@@ -4,7 +4,8 @@
 //! the port, with `admission` as its limit; `control` is the playground's own API, with `deliver` and `origin` beside
 //! it. `outage_store` over `observed_store` is the store of all functions, `crashing_store` the consumer's; `queue` and
 //! `line` stand in for SQS and LINE, and `weather` for providers that fail. `view` is what the page shows, `live` streams
-//! it, `page` holds the page's files. `demo` is the story, told through `client`.
+//! it, `page` holds the page's files. `demo` is the story, told through `client`;
+//! `event_source` is a client that reconnects and resumes as browsers do, `event_format` what both read.
 
 mod admission;
 pub mod arguments;
@@ -16,6 +17,8 @@ mod crashing_store;
 mod deliver;
 pub mod demo;
 mod environment;
+mod event_format;
+pub mod event_source;
 mod job_plan;
 mod line;
 mod live;
@@ -34,5 +37,6 @@ mod weather;
 
 pub use admission::MAX_REQUESTS;
 pub use environment::Generated;
+pub use outage_store::OutageStore;
 pub use program::main;
 pub use start::{Local, StartError};

@@ -9,17 +9,19 @@ use tokio::sync::watch;
 
 /// Another store, with an outage on demand. An outage also ends the open subscriptions, as a server that stops does.
 #[derive(Debug)]
-pub(crate) struct OutageStore {
+pub struct OutageStore {
     store: Arc<dyn Store>,
     down: watch::Sender<bool>,
 }
 
 impl OutageStore {
-    pub(crate) fn new(store: Arc<dyn Store>) -> OutageStore {
+    /// `store`, without an outage.
+    pub fn new(store: Arc<dyn Store>) -> OutageStore {
         OutageStore { store, down: watch::Sender::new(false) }
     }
 
-    pub(crate) fn set_down(&self, down: bool) {
+    /// Begins or ends an outage.
+    pub fn set_down(&self, down: bool) {
         self.down.send_replace(down);
     }
 

@@ -3,6 +3,7 @@
 
 mod browser;
 mod demo;
+mod event_source;
 mod runner;
 mod runner_program;
 mod support;
