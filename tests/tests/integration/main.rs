@@ -9,4 +9,5 @@ mod fuzz;
 mod history;
 mod injection;
 mod limits;
+mod streams;
 mod template;
