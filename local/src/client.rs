@@ -138,19 +138,21 @@ pub struct Events {
 impl Events {
     /// The next event; `None` at the end of the stream. Comments are skipped. It is cancel safe.
     pub async fn next(&mut self) -> Result<Option<Event>, CallError> {
-        let next = async {
-            loop {
-                if let Some(event) = self.waiting.pop_front() {
-                    return Some(event);
-                }
-                // A broken connection is an end too: the reader resumes.
-                let frame = self.body.frame().await?.ok()?;
-                self.waiting.extend(self.format.read(&frame.into_data().unwrap_or_default()));
-            }
-        };
-        timeout(RESPONSE_TIMEOUT, next)
+        timeout(RESPONSE_TIMEOUT, self.next_without_limit())
             .await
             .map_err(|_| CallError("a stream is silent for too long".to_owned()))
+    }
+
+    /// The next event, however long it takes.
+    pub(crate) async fn next_without_limit(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Some(event);
+            }
+            // A broken connection is an end too: the reader resumes.
+            let frame = self.body.frame().await?.ok()?;
+            self.waiting.extend(self.format.read(&frame.into_data().unwrap_or_default()));
+        }
     }
 
     /// The delay before a reconnect that the stream has asked for last.

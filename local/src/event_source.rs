@@ -52,8 +52,7 @@ impl EventSource {
         loop {
             match &mut self.connection {
                 Connection::Open(events) => {
-                    // A silent connection is lost, too.
-                    let next = events.next().await.ok().flatten();
+                    let next = events.next_without_limit().await;
                     self.retry = events.retry().unwrap_or(self.retry);
                     match next {
                         Some(event) => {
