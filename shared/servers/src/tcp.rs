@@ -2,9 +2,9 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -25,6 +25,8 @@ struct Switches {
     upstream: watch::Sender<SocketAddr>,
     stalled: watch::Sender<bool>,
     refusing: AtomicBool,
+    /// Bytes that were passed on, to the upstream and back.
+    passed: [AtomicU64; 2],
 }
 
 impl TcpProxy {
@@ -32,7 +34,12 @@ impl TcpProxy {
     pub async fn start(upstream: impl ToSocketAddrs) -> TcpProxy {
         let (upstream, _) = watch::channel(address(upstream));
         let (stalled, _) = watch::channel(false);
-        let switches = Arc::new(Switches { upstream, stalled, refusing: AtomicBool::new(false) });
+        let switches = Arc::new(Switches {
+            upstream,
+            stalled,
+            refusing: AtomicBool::new(false),
+            passed: Default::default(),
+        });
         let connections = Connections::default();
         let background = Background::new();
         let addr = background.listen({
@@ -55,6 +62,11 @@ impl TcpProxy {
     /// How many connections it accepted so far, refused ones included.
     pub fn connections(&self) -> usize {
         self.connections.opened()
+    }
+
+    /// How many bytes it passed on so far: to the upstream, and back.
+    pub fn bytes(&self) -> [u64; 2] {
+        self.switches.passed.each_ref().map(|bytes| bytes.load(Ordering::SeqCst))
     }
 
     /// Returns once it has accepted `n` connections: a client may have its own before that.
@@ -103,11 +115,18 @@ async fn forward(switches: Arc<Switches>, connections: Connections, client: TcpS
         let (mut replies, mut commands) = upstream.into_split();
         // Whichever side ends first ends the connection: Redis clients do not close one half.
         tokio::select! {
-            _ = copy(&mut requests, &mut commands) => {}
+            () = async {
+                let mut buffer = [0; 8192];
+                while let Ok(read @ 1..) = requests.read(&mut buffer).await {
+                    switches.passed[0].fetch_add(read as u64, Ordering::SeqCst);
+                    if commands.write_all(&buffer[..read]).await.is_err() { return }
+                }
+            } => {}
             () = async {
                 let (mut stalled, mut buffer) = (switches.stalled.subscribe(), [0; 8192]);
                 while let Ok(read @ 1..) = replies.read(&mut buffer).await {
                     if stalled.wait_for(|on| !on).await.is_err() { return }
+                    switches.passed[1].fetch_add(read as u64, Ordering::SeqCst);
                     if answers.write_all(&buffer[..read]).await.is_err() { return }
                 }
             } => {}

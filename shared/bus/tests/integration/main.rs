@@ -4,6 +4,7 @@
 mod cost;
 mod example;
 mod follow;
+mod length;
 mod publish;
 mod seed;
 mod stages;
