@@ -1,5 +1,5 @@
 // Follows a job to its end: functions/job-events/README.md. EventSource reconnects by itself, but
-// closes at any status except 200 and hides it. A fetch then asks: 204 is the end, else it is tried again.
+// closes at any status but 200 and hides it. A fetch then asks: 204 is the end, else it tries again.
 /**
  * @param {string} url resumes after its `lastEventId`
  * @param {{
@@ -7,20 +7,21 @@
  *   onEvent: (event: any, id: string) => void,
  *   onGap?: () => void, // events were lost
  *   onEnd?: () => void,
- *   onError?: (error: any) => void, // tries again unless closed
+ *   onError?: (error: any) => void, // tries again
  *   EventSource?: any, // in Node npm's eventsource
  * }} options
  */
 export function followJob(url, { token, onEvent, onGap, onEnd, onError, EventSource = globalThis.EventSource }) {
-  const address = new URL(url, globalThis.location);
-  const query = address.searchParams;
+  const { CLOSED } = EventSource;
+  const link = new URL(url, globalThis.location);
+  const query = link.searchParams;
   let source, timer, closed, failures = 0;
 
   async function open() {
     source?.close();
     query.set("token", await token());
     if (closed) return;
-    source = new EventSource(address);
+    source = new EventSource(link);
     source.onopen = () => (failures = 0);
     source.onmessage = ({ data, lastEventId: id }) => {
       if (closed) return; // in Node
@@ -32,11 +33,11 @@ export function followJob(url, { token, onEvent, onGap, onEnd, onError, EventSou
       query.delete("lastEventId");
     });
     source.addEventListener("expired", () => run(open));
-    source.onerror = () => source.readyState === 2 && run(ask);
+    source.onerror = () => source.readyState === CLOSED && run(ask);
   }
 
   async function ask() {
-    const { status, body } = await fetch(address);
+    const { status, body } = await fetch(link);
     body?.cancel();
     if (status !== 204) throw Error("HTTP " + status, { cause: status });
     if (!closed && onEnd) queueMicrotask(onEnd);

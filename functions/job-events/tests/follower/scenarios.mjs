@@ -112,6 +112,16 @@ export async function whole(...where) {
   equal([story.errors, story.gaps, story.tokens], [[], 0, 1], "errors, gaps and tokens");
 }
 
+export async function no_event_source(base, followJob) {
+  let thrown = null;
+  try {
+    followJob(`${base}/jobs/job-1/events?domain=scan`, { EventSource: null, token: () => "", onEvent() {} });
+  } catch (error) {
+    thrown = error;
+  }
+  equal([thrown instanceof TypeError, thrown?.message.includes("EventSource")], [true, true], "the error");
+}
+
 export async function seen(...where) {
   const first = new Story(...where);
   await first.publish(VISION, DONE);
@@ -308,14 +318,12 @@ export async function closed(...where) {
   await first.told(VISION);
   // While it asks why its stream was closed.
   const asking = new Story(...where);
-  const before = (await asking.requests()).length;
-  await asking.control({ refuse: [429], publish: [DONE] });
+  const before = await asking.control({ refuse: [429], publish: [DONE] });
   asking.follow({}, "&last_seq=51");
-  await until("the refusal", async () => (await asking.requests()).length > before);
+  await until("the question", async () => (await asking.control({})).arrived === before.arrived + 2);
   asking.job.close();
-  // The question is answered when the grace is over, if it was asked.
-  await sleep(2 * SILENCE_MS);
-  equal((await asking.requests()).length <= before + 2, true, "at most the question");
+  await until("the answer", async () => (await asking.requests()).length === before.requests.length + 2);
+  await asking.silence();
   equal([open, early, connecting, first, asking].map(({ ends }) => ends), [0, 0, 0, 0, 0], "ends");
   equal([open, early, connecting, first].map(({ errors }) => errors), [[], [], [], []], "errors");
 }

@@ -66,6 +66,7 @@ macro_rules! scenarios {
 scenarios! {
     a_job_is_followed_to_its_end_with_each_event_once_in_order: "whole" LONG,
     a_job_that_was_seen_whole_ends_without_an_event: "seen" LONG,
+    without_an_event_source_nothing_is_begun: "no_event_source" LONG,
     streams_that_end_or_break_are_resumed: "broken" SHORT,
     a_token_that_expires_in_a_stream_is_renewed: "expires" LONG,
     a_token_that_is_refused_is_renewed: "refused_token" LONG,

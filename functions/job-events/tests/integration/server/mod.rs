@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -60,6 +60,8 @@ struct State {
     store_is_down: Arc<AtomicBool>,
     /// The statuses of the next requests for the stream, instead of the gateway's.
     refusals: Mutex<VecDeque<u16>>,
+    /// Requests for the stream, also those that are not answered yet.
+    arrived: AtomicUsize,
     /// When the stream was asked for, in milliseconds, and the status of the answer.
     requests: Mutex<Vec<Value>>,
     /// A change cuts the open streams.
@@ -73,13 +75,14 @@ struct State {
 struct Control {
     /// The lifetime of the token in the answer, in seconds.
     token_ttl: u64,
+    refuse: Vec<u16>,
+    /// The open streams break, before they can tell what is published here.
+    cut: bool,
     /// The job's log is lost.
     forget: bool,
     down: Option<bool>,
-    refuse: Vec<u16>,
     /// Stages and sequence numbers.
     publish: Vec<(String, u64)>,
-    cut: bool,
 }
 
 impl Server {
@@ -98,6 +101,7 @@ impl Server {
             world,
             store_is_down,
             refusals: Mutex::default(),
+            arrived: AtomicUsize::new(0),
             requests: Mutex::default(),
             cuts: watch::channel(0).0,
         });
@@ -132,6 +136,7 @@ impl State {
             let answer = self.control(serde_json::from_slice(&body).unwrap()).await;
             return whole(200, "application/json", answer.to_string());
         }
+        self.arrived.fetch_add(1, Ordering::SeqCst);
         let at = unix_time().as_millis();
         let refusal = self.refusals.lock().unwrap().pop_front();
         let response = match refusal {
@@ -152,6 +157,10 @@ impl State {
     }
 
     async fn control(&self, control: Control) -> Value {
+        self.refusals.lock().unwrap().extend(control.refuse);
+        if control.cut {
+            self.cuts.send_modify(|cuts| *cuts += 1);
+        }
         if control.forget {
             let log = onetap_store::Log::new(format!("{}:job:{}", self.job.domain(), self.job.id())).unwrap();
             let cleared = self.world.store.commit(&Batch::new().clear(&log)).await;
@@ -160,7 +169,6 @@ impl State {
         if let Some(down) = control.down {
             self.store_is_down.store(down, Ordering::SeqCst);
         }
-        self.refusals.lock().unwrap().extend(control.refuse);
         let events: Vec<_> = control
             .publish
             .iter()
@@ -170,13 +178,11 @@ impl State {
         for answer in bus.publish_each(&events).await {
             let _ = answer.unwrap();
         }
-        if control.cut {
-            self.cuts.send_modify(|cuts| *cuts += 1);
-        }
         let expiry = unix_time().as_secs() + control.token_ttl;
         json!({
             "token": token(&Secret::new(SECRET), &self.job, expiry),
             "requests": *self.requests.lock().unwrap(),
+            "arrived": self.arrived.load(Ordering::SeqCst),
             "open_streams": self.cuts.receiver_count(),
         })
     }
@@ -200,8 +206,9 @@ fn whole(status: u16, media: &'static str, text: String) -> Response<Body> {
 fn until_cut(body: job_events::Body, cuts: watch::Receiver<u64>) -> Body {
     let frames = stream::unfold((body, cuts), |(mut body, mut cuts)| async move {
         let frame = tokio::select! {
-            frame = body.frame() => frame?.map_err(|never| match never {}),
+            biased;
             Ok(()) = cuts.changed() => Err(io::Error::other("cut")),
+            frame = body.frame() => frame?.map_err(|never| match never {}),
         };
         Some((frame, (body, cuts)))
     });
