@@ -41,6 +41,8 @@ pub struct Follower {
     stale: bool,
     unseen: VecDeque<Record>,
     finished: bool,
+    /// A marker says that the job has ended, and the end was not read yet.
+    marked: bool,
     gap: bool,
     grace: Duration,
     /// The end of the grace period. It begins when the job has ended and nothing is unseen.
@@ -79,6 +81,7 @@ impl Follower {
             stale: true,
             unseen: VecDeque::new(),
             finished: false,
+            marked: false,
             gap: false,
             grace: Duration::ZERO,
             grace_ends: None,
@@ -86,8 +89,8 @@ impl Follower {
         if let Some(last) = resume.after {
             follower.skip_to(last).await?;
         }
-        while follower.stale && follower.unseen.is_empty() {
-            follower.read_page().await?;
+        while follower.is_behind() && follower.unseen.is_empty() {
+            follower.catch_up().await?;
         }
         Ok(follower)
     }
@@ -98,16 +101,16 @@ impl Follower {
         let log = self.job.log()?;
         // The page begins with the client's last event, if that is still there.
         let page = self.store.read(&log, last.predecessor(), PAGE_SIZE);
-        let (page, ended) = tokio::try_join!(page, self.job.has_ended(&*self.store, &self.stages))?;
+        let (page, marked) = tokio::try_join!(page, self.job.may_have_ended(&*self.store, &self.stages))?;
         self.gap = page.first().is_none_or(|first| first.position != last);
         if self.gap {
             return Ok(());
         }
         // The job may have ended after the page was read: then the end is not in it, and the log is read again.
-        self.stale = page.len() == PAGE_SIZE || ended;
+        self.stale = page.len() == PAGE_SIZE || marked;
+        self.marked = marked;
         self.take(page);
         self.unseen.retain(|record| record.position > last);
-        self.finished |= ended;
         Ok(())
     }
 
@@ -140,8 +143,8 @@ impl Follower {
     /// Waits like [`Follower::next`], and returns whether that has an event.
     pub async fn has_more(&mut self) -> Result<bool, Error> {
         while self.unseen.is_empty() {
-            if self.stale {
-                self.read_page().await?;
+            if self.is_behind() {
+                self.catch_up().await?;
             } else if !self.finished {
                 self.notified().await?;
             } else {
@@ -186,10 +189,22 @@ impl Follower {
         Ok(())
     }
 
-    async fn read_page(&mut self) -> Result<(), Error> {
-        let page = self.store.read(&self.job.log()?, self.resume.after, PAGE_SIZE).await?;
-        self.stale = page.len() == PAGE_SIZE;
-        self.take(page);
+    /// Whether there is more to read before it waits.
+    fn is_behind(&self) -> bool {
+        self.stale || self.marked
+    }
+
+    /// Reads one page. After the last page, if a marker says that the job has ended and no event after the client's last
+    /// one is its end: looks for the end before that.
+    async fn catch_up(&mut self) -> Result<(), Error> {
+        if self.stale {
+            let page = self.store.read(&self.job.log()?, self.resume.after, PAGE_SIZE).await?;
+            self.stale = page.len() == PAGE_SIZE;
+            self.take(page);
+        } else {
+            self.finished |= self.job.has_ended(&*self.store, &self.stages).await?;
+            self.marked = false;
+        }
         Ok(())
     }
 
@@ -198,6 +213,7 @@ impl Follower {
         self.finished |= records
             .iter()
             .any(|record| EventNumber::of(&record.text).is_some_and(|number| number.is_final(&self.stages)));
+        self.marked &= !self.finished;
         self.unseen.extend(records);
         let last_seq = self.resume.last_seq;
         self.unseen.retain(|record| is_wanted(record, last_seq));

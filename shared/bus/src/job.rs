@@ -79,14 +79,17 @@ impl Job {
         }
     }
 
-    /// Whether an event that ends the job was published. Its marker tells, and the log only if too many sequence
-    /// numbers end a job.
-    pub(crate) async fn has_ended(&self, store: &dyn Store, stages: &Stages) -> Result<bool, Error> {
+    /// Whether there is a marker of an event that ends the job. It may be that of an earlier run, because markers can
+    /// outlive the log, or of an event that was no end in the table of its time. If too many sequence numbers end a job,
+    /// no marker is read.
+    pub(crate) async fn may_have_ended(&self, store: &dyn Store, stages: &Stages) -> Result<bool, Error> {
         let seqs = stages.final_seqs().take(MAX_FINAL_MARKERS + 1);
         let markers: Vec<Key> = seqs.map(|seq| self.router(seq)).collect::<Result<_, _>>()?;
-        if markers.len() <= MAX_FINAL_MARKERS {
-            return Ok(store.get_all(&markers).await?.iter().any(Option::is_some));
-        }
+        Ok(markers.len() > MAX_FINAL_MARKERS || store.get_all(&markers).await?.iter().any(Option::is_some))
+    }
+
+    /// Whether the log has an event that ends the job.
+    pub(crate) async fn has_ended(&self, store: &dyn Store, stages: &Stages) -> Result<bool, Error> {
         let end = |number: EventNumber| number.is_final(stages).then_some(());
         Ok(self.find(store, end).await?.is_some())
     }

@@ -173,20 +173,17 @@ impl Bus {
 
     /// The outcome if the router's marker exists and the event's does not. There are two possible causes:
     ///
-    /// - Another stage of the job has used the sequence number. Only stages without an entry in the table share
-    ///   numbers.
+    /// - Another stage of the job has used the sequence number: stages without an entry in the table share numbers, and
+    ///   the table may have changed.
     /// - The event's marker has expired first: a Python worker sets it earlier than the router sets its own.
     ///
     /// The job's log shows which. If the log has expired, the event is old, and a duplicate.
     async fn compare(&self, event: &Event) -> Result<Published, Error> {
-        if self.config.stages.shares_seqs(event.stage()) {
-            let stage_of_seq = |number: EventNumber| (number.seq == event.seq()).then_some(number.stage);
-            let first = event.job().find(&*self.store, stage_of_seq).await?;
-            if first.is_some_and(|first| first != event.stage()) {
-                return Err(Error::SeqTaken);
-            }
+        let stage_of_seq = |number: EventNumber| (number.seq == event.seq()).then_some(number.stage);
+        match event.job().find(&*self.store, stage_of_seq).await? {
+            Some(first) if first != event.stage() => Err(Error::SeqTaken),
+            _ => Ok(Published::Duplicate(None)),
         }
-        Ok(Published::Duplicate(None))
     }
 }
 

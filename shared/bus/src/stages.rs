@@ -65,7 +65,7 @@ impl Stage {
 
     /// Whether its event with this number ends the job.
     pub fn is_final(&self, seq: u64) -> bool {
-        self.ends.is_some_and(|ends| seq >= ends)
+        self.ends.is_some_and(|ends| (ends..=self.last).contains(&seq))
     }
 }
 
@@ -162,11 +162,6 @@ impl Stages {
         self.get(stage).is_some_and(|entry| entry.is_final(seq))
     }
 
-    /// Whether two stages of a job can use the same sequence number: those without an entry of their own can.
-    pub(crate) fn shares_seqs(&self, stage: &str) -> bool {
-        self.get(stage).is_none_or(|entry| entry.name == OTHERS)
-    }
-
     /// The sequence numbers that end a job.
     pub(crate) fn final_seqs(&self) -> impl Iterator<Item = u64> {
         self.iter().filter_map(|entry| Some(entry.ends?..=entry.last)).flatten()
@@ -257,6 +252,13 @@ mod tests {
         assert!(!stages.is_final("done", 50), "50 is a stage's beginning, not a job's end");
         assert!(!stages.is_final("reward", 51));
         assert!(stages.final_seqs().eq(51..=59));
+    }
+
+    #[test]
+    fn a_number_of_an_earlier_table_ends_nothing() {
+        let stages = read(r#"[{"stage":"*","first":0,"last":9,"ends":9}]"#).unwrap();
+        assert!(stages.is_final("any", 9));
+        assert!(!stages.is_final("vision", 10), "it was published when the table had that stage");
     }
 
     #[test]

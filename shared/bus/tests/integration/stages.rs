@@ -5,9 +5,9 @@ use crate::support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_bus::{Bus, Config, Event, Follower, Published, Resume, Stages};
+use onetap_bus::{Bus, Config, Error, Event, Follower, Published, Resume, Stages};
 use onetap_store::testing::{Fault, Faulty, Gate};
-use onetap_store::{Position, Record, Store};
+use onetap_store::{Batch, Commit, Position, Record, Store};
 use support::{TOKENS, World, event_text, on_every_backend};
 use tokio::time::timeout;
 
@@ -16,6 +16,9 @@ on_every_backend! {
     a_client_resumes_without_reading_the_log_again
     a_job_whose_end_leaves_the_state_alone_is_over
     a_job_with_many_numbers_that_end_it_is_over
+    a_job_that_runs_again_after_its_log_has_expired_is_told_to_its_new_end
+    a_running_job_outlives_a_change_of_the_table
+    a_resume_at_the_edge_of_a_page_is_told_the_rest
 }
 
 /// A bus with another table, and the events of one job.
@@ -118,7 +121,7 @@ async fn a_client_resumes_without_reading_the_log_again(world: World) {
     let late = rest(&mut job.follow(Some(told[9].position)).await).await;
     let store = Faulty::counting(job.world.store.clone());
     assert!(job.follow_on(store.clone(), Some(late[0].position)).await.is_over());
-    assert_eq!(store.calls(), 3, "and once more after the end was seen");
+    assert_eq!(store.calls(), 3 + 3, "and once more after the marker was seen, and the log to its end");
 }
 
 async fn a_job_whose_end_leaves_the_state_alone_is_over(world: World) {
@@ -141,6 +144,47 @@ async fn a_job_with_many_numbers_that_end_it_is_over(world: World) {
     job.publish(&[job.event("done", 8000), job.event("other", 1)]).await;
     let last = job.records().await[2].position;
     assert!(job.follow(Some(last)).await.is_over());
+}
+
+async fn a_job_that_runs_again_after_its_log_has_expired_is_told_to_its_new_end(world: World) {
+    let job = Job::new(world, TOKENS);
+    job.publish(&[job.event("plan", 0), job.event("done", 12)]).await;
+    // The markers of the deployed stack outlive the log by weeks.
+    let expired = job.world.store.commit(&Batch::new().clear(&job.world.log("a"))).await;
+    assert!(matches!(expired, Ok(Commit::Applied(_))), "{expired:?}");
+    job.publish(&[job.event("plan", 1)]).await;
+    let last = job.records().await[0].position;
+    let mut follower = job.follow(Some(last)).await;
+    assert!(!follower.is_over() && !follower.has_gap());
+    job.publish(&[job.event("plan", 2), job.event("done", 13)]).await;
+    assert_eq!(rest(&mut follower).await, job.records().await[1..]);
+}
+
+async fn a_running_job_outlives_a_change_of_the_table(world: World) {
+    let before = Job::new(world, TOKENS);
+    before.publish(&[before.event("plan", 0), before.event("token", 1000)]).await;
+    let after =
+        r#"[{"stage":"step","first":0,"last":9},{"stage":"done","first":1000,"last":1009,"ends":1000}]"#;
+    let job = Job::new(before.world, after);
+    let last = job.records().await[1].position;
+    assert!(!job.follow(Some(last)).await.is_over(), "1000 was no end when it was published");
+    let taken = job.bus.publish(&job.event("step", 0)).await;
+    assert_eq!(taken, Err(Error::SeqTaken), "it is told, not lost as a duplicate");
+    job.publish(&[job.event("step", 1), job.event("done", 1001)]).await;
+    assert_eq!(rest(&mut job.follow(Some(last)).await).await, job.records().await[2..]);
+}
+
+async fn a_resume_at_the_edge_of_a_page_is_told_the_rest(world: World) {
+    let job = Job::new(world, TOKENS);
+    job.tokens(210).await;
+    job.publish(&[job.event("done", 12)]).await;
+    let records = job.records().await;
+    for left in [0, 1, 98, 99, 100, 101, 198, 199, 200] {
+        let seen = records.len() - left;
+        let mut follower = job.follow(Some(records[seen - 1].position)).await;
+        assert_eq!(follower.is_over(), left == 0);
+        assert_eq!(rest(&mut follower).await, records[seen..], "{left}");
+    }
 }
 
 #[tokio::test]
