@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::MAX_VALUE;
 use crate::{Batch, Commit, MAX_WRITES, Position, Value, Write};
 
 /// Largest sum of the texts of joined batches: below what a transaction may have.
@@ -20,9 +21,11 @@ impl<'b> Joined<'b> {
             let fits = writes <= MAX_WRITES && bytes <= MAX_JOINED_BYTES;
             // Of two batches with one key, the second depends on the first.
             let independent = batch.writes().iter().filter_map(own_name).all(|name| keys.insert(name));
+            // Joined with others, an invalid batch could pass for a valid one.
+            let valid = batch.validate(MAX_VALUE).is_ok();
             // A joined batch may be sent again after a lost reply. Each batch must be able to tell its own writes in a
             // refusal.
-            if !fits || !independent || !batch.is_repeatable() {
+            if !fits || !independent || !valid || !batch.is_repeatable() {
                 break;
             }
             joined.push(batch);

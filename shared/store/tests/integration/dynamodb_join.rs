@@ -143,3 +143,25 @@ async fn what_cannot_tell_its_own_writes_is_not_joined() {
     assert_eq!(stage.commit_each(&[append("1"), append("2")]).await, [true; 2]);
     assert_eq!(stage.operations_after(known), ONE_TRANSACTION.repeat(2));
 }
+
+#[tokio::test]
+async fn what_is_rejected_by_itself_is_rejected_among_others() {
+    let stage = Stage::set().await;
+    let (text, keep) = (r#"{"seq":2}"#, Keep::all_for(HOUR));
+    // Its position would be that of the next batch's record.
+    let no_such_append = Batch::new()
+        .put(&stage.marker(2), Expect::Absent, Value::PositionOf(1), HOUR)
+        .append(&stage.log(), text, keep);
+    // Its state would be left out for a newer one.
+    let other_seq = Batch::new()
+        .put(&stage.marker(2), Expect::Absent, Value::PositionOf(0), HOUR)
+        .append(&stage.log(), text, keep)
+        .put_if_newer(&stage.names.key("state"), 1, text, HOUR);
+    let twice = stage.event(2).put_if_newer(&stage.names.key("state"), 1, r#"{"seq":1}"#, HOUR);
+    for (n, invalid) in (0..).step_by(10).zip([no_such_append, other_seq, twice]) {
+        let batches = [stage.event(n + 10), invalid, stage.event(n + 11), stage.event(n + 12)];
+        assert_eq!(stage.commit_each(&batches).await, [true, false, true, true], "{n}");
+        assert_eq!(stage.store.get(&stage.marker(2)).await.unwrap(), None, "{n}");
+    }
+    assert_eq!(stage.written().await.0, [10, 11, 12, 20, 21, 22, 30, 31, 32]);
+}
