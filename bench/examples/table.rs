@@ -6,7 +6,9 @@ use std::process::{Command, ExitCode};
 
 use onetap_bench::Result;
 use onetap_bench::report::Report;
-use onetap_bench::rows::{Bench, Options, counts, first_tap, scale, start, store, stream, throughput, warm};
+use onetap_bench::rows::{
+    Bench, Options, counts, first_byte, first_tap, scale, start, store, streams, throughput, warm,
+};
 use onetap_bench::{chart, summary};
 
 fn main() -> ExitCode {
@@ -40,8 +42,9 @@ fn run() -> Result<()> {
         start::run,
         first_tap::run,
         warm::run,
-        stream::run,
+        first_byte::run,
         scale::run,
+        streams::run,
         store::seeds,
     ] {
         section(&mut bench)?;

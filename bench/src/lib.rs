@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod audience;
 pub mod bare;
 pub mod chart;
 pub mod contestant;

@@ -29,7 +29,7 @@ fn race(row: &Row, against: &str) -> bool {
     row.section == "throughput" && row.against == against
 }
 
-const AIMS: [Aim; 20] = [
+const AIMS: [Aim; 21] = [
     Aim { what: "one call on Redis, against the bare round trip", rows: |row| store(row, "redis") },
     Aim { what: "one call on Upstash's REST API, the same", rows: |row| store(row, "upstash") },
     Aim { what: "one call on DynamoDB (dynoxide), the same", rows: |row| store(row, "dynamodb") },
@@ -62,6 +62,10 @@ const AIMS: [Aim; 20] = [
     Aim {
         what: "cost of a call, from 1 000 to 1 000 000 keys, events, and from 10 to 10 000 users",
         rows: |row| row.section == "scale",
+    },
+    Aim {
+        what: "publishing an event, from 10 to 10 000 events in the job's log",
+        rows: |row| row.section == "streams",
     },
     Aim { what: "memory of a warm function, Upstash", rows: |row| weight(row, "resident, warm", false) },
     Aim { what: "memory of a warm function, DynamoDB", rows: |row| weight(row, "resident, warm", true) },

@@ -1,11 +1,12 @@
 //! The sections of the table, each a file: what is measured, in which order, and what it should reach.
 
 pub mod counts;
+pub mod first_byte;
 pub mod first_tap;
 pub mod scale;
 pub mod start;
 pub mod store;
-pub mod stream;
+pub mod streams;
 pub mod throughput;
 pub mod warm;
 
