@@ -16,7 +16,8 @@ pub struct Config {
     /// TTL of a job's latest state (`EVENT_STATE_TTL_SECONDS`).
     pub state_ttl: Duration,
     /// TTL of the markers that detect duplicates (`EVENT_PUBLISHED_TTL_SECONDS`): at least as long as the queue keeps a
-    /// message. A message that is delivered later counts as new.
+    /// message. A message that is delivered later counts as new. A client that resumes learns from them that its job has
+    /// ended, so that they should live as long as the log: two hours or more.
     pub published_ttl: Duration,
     /// Approximate number of events that a shard stream keeps (`EVENT_STREAM_MAXLEN`).
     pub stream_maxlen: usize,

@@ -19,6 +19,7 @@ on_every_backend! {
     a_job_that_runs_again_after_its_log_has_expired_is_told_to_its_new_end
     a_running_job_outlives_a_change_of_the_table
     a_resume_at_the_edge_of_a_page_is_told_the_rest
+    numbers_from_0_to_2_to_the_53_are_exact
 }
 
 /// A bus with another table, and the events of one job.
@@ -184,6 +185,26 @@ async fn a_resume_at_the_edge_of_a_page_is_told_the_rest(world: World) {
         let mut follower = job.follow(Some(records[seen - 1].position)).await;
         assert_eq!(follower.is_over(), left == 0);
         assert_eq!(rest(&mut follower).await, records[seen..], "{left}");
+    }
+}
+
+async fn numbers_from_0_to_2_to_the_53_are_exact(world: World) {
+    let (before, end) = (u64::pow(2, 53) - 1, u64::pow(2, 53));
+    let widest = format!(
+        r#"[{{"stage":"*","first":0,"last":{}}},{{"stage":"end","first":{before},"last":{end},"ends":{end}}}]"#,
+        before - 1
+    );
+    let job = Job::new(world, &widest);
+    for (stage, seq, state, over) in [
+        ("any", 0, 0, false),
+        ("any", before - 1, before - 1, false),
+        ("end", end, end, true),
+        ("end", before, end, true),
+    ] {
+        job.publish(&[job.event(stage, seq)]).await;
+        assert_eq!(job.state_seq().await, Some(state));
+        let last = job.records().await.last().unwrap().position;
+        assert_eq!(job.follow(Some(last)).await.is_over(), over, "{seq}");
     }
 }
 
