@@ -18,8 +18,8 @@ Sends the events of a job to the SQS queue QUEUE_URL. Run it twice: each is publ
   --domain DOMAIN  default: scan
   --tokens N       also send N events of the stage token`;
 
-// The first and last number of each stage, as the queue consumer has them: the default table. `token` is a stage of
-// one's own, for a language model's words; the consumer must know it too (EVENT_STAGES).
+// The first and last number of each stage, as the queue consumer has them (EVENT_STAGES): here the default table, and
+// `token` for the words of a language model, which the default table does not have.
 const STAGES = {
   vision: [10, 19],
   rule: [20, 29],
@@ -36,6 +36,7 @@ const MAX_ATTEMPTS = 5;
 
 /** The nth event of a stage, from 0. Job, stage and seq say which event it is: a repetition has the same. */
 function event(jobId, domain, stage, nth, data) {
+  if (!(stage in STAGES)) throw new Error(`${stage} is not among the STAGES of this program`);
   const [first, last] = STAGES[stage];
   const seq = first + nth;
   if (seq > last) throw new Error(`${stage} has only ${last - first + 1} numbers`);

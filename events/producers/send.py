@@ -19,8 +19,8 @@ from datetime import datetime, timezone
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-# The numbers of each stage, as the queue consumer has them: the default table. `token` is a stage of one's own, for a
-# language model's words; the consumer must know it too (EVENT_STAGES).
+# The numbers of each stage, as the queue consumer has them (EVENT_STAGES): here the default table, and `token` for the
+# words of a language model, which the default table does not have.
 STAGES = {
     "vision": range(10, 20),
     "rule": range(20, 30),
@@ -38,6 +38,8 @@ MAX_ATTEMPTS = 5
 
 def event(job_id, domain, stage, nth, data):
     """The nth event of a stage, from 0. Job, stage and seq say which event it is: a repetition has the same."""
+    if stage not in STAGES:
+        raise ValueError(f"{stage} is not among the STAGES of this program")
     if nth >= len(STAGES[stage]):
         raise ValueError(f"{stage} has only {len(STAGES[stage])} numbers")
     seq = STAGES[stage][nth]  # the stage's first number + nth
@@ -133,14 +135,14 @@ def main():
     )
     parser.add_argument("job_id", type=matching(r"[A-Za-z0-9._:-]{1,128}"), help="id of the job")
     parser.add_argument("--domain", type=matching(r"[a-z0-9_-]{1,32}"), default="scan", help="default: scan")
-    parser.add_argument("--tokens", type=int, default=0, metavar="N", help="also send N events of the stage token")
+    parser.add_argument("--tokens", type=matching(r"[0-9]+"), default="0", metavar="N", help="also send N events of the stage token")
     arguments = parser.parse_args()
     queue_url = os.environ.get("QUEUE_URL")
     if not queue_url:
         parser.error("QUEUE_URL is not set: the URL of the queue, the stack's output QueueUrl")
     try:
         sqs = boto3.client("sqs", region_name=os.environ.get("AWS_REGION"))
-        sent = send(sqs, queue_url, work(arguments.job_id, arguments.domain, arguments.tokens))
+        sent = send(sqs, queue_url, work(arguments.job_id, arguments.domain, int(arguments.tokens)))
     except (BotoCoreError, ClientError, ValueError) as error:
         sys.exit(f"send.py: {error}")
     print(f"sent {sent} events of {arguments.job_id}")

@@ -77,14 +77,18 @@ impl Producer {
 
     /// Changes what the tokens hold to so many characters of three bytes.
     fn with_large_tokens(self, characters: usize) -> Producer {
+        match self.language {
+            Language::Python => self.with(r#"f"字{n}""#, &format!(r#""字" * {characters}"#)),
+            Language::Node => self.with("`字${n}`", &format!(r#""字".repeat({characters})"#)),
+        }
+    }
+
+    /// Changes the text of the program.
+    fn with(self, old: &str, new: &str) -> Producer {
         let script = self.folder.path().join(self.language.script());
-        let (small, large) = match self.language {
-            Language::Python => (r#"f"字{n}""#, format!(r#""字" * {characters}"#)),
-            Language::Node => ("`字${n}`", format!(r#""字".repeat({characters})"#)),
-        };
         let text = fs::read_to_string(&script).unwrap();
-        assert!(text.contains(small));
-        fs::write(script, text.replace(small, &large)).unwrap();
+        assert!(text.contains(old));
+        fs::write(script, text.replace(old, new)).unwrap();
         self
     }
 
@@ -288,6 +292,7 @@ async fn what_is_wrong_is_said_in_a_line(language: Language) {
         &["job 1"],
         &["job-1", "--domain", "Scan"],
         &["job-1", "--tokens", "many"],
+        &["job-1", "--tokens=-1"],
         &["job-1", "--bad"],
     ] {
         assert_eq!(producer(&moto.url).run(arguments).await.code, Some(2), "{arguments:?}");
@@ -303,6 +308,13 @@ async fn what_is_wrong_is_said_in_a_line(language: Language) {
         let ended = producer(endpoint).run(&["job-1"]).await;
         assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
         assert!(ended.err.ends_with(&said), "{}", ended.err);
+    }
+    for (seq, said) in [
+        (r#""finish", 0"#, format!("{script}: finish is not among the STAGES of this program\n")),
+        (r#""done", 10"#, format!("{script}: done has only 10 numbers\n")),
+    ] {
+        let ended = producer(&moto.url).with(r#""done", 1"#, seq).run(&["job-1"]).await;
+        assert_eq!((ended.code, ended.err), (Some(1), said));
     }
     let gone = Producer::new(language, &moto.url, "gone").run(&["job-1"]).await;
     assert_eq!((gone.code, gone.err.lines().count()), (Some(1), 1), "{}", gone.err);
