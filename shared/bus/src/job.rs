@@ -135,7 +135,7 @@ pub(crate) fn id_problem(id: &str) -> Option<&'static str> {
 
 pub(crate) fn domain_problem(domain: &str) -> Option<&'static str> {
     if RESERVED_DOMAINS.contains(&domain) {
-        return Some("domain is reserved");
+        return Some("domain is reserved: user, processing, idem, published or router");
     }
     (!is_name(domain)).then_some("domain is not 1 to 32 of a-z 0-9 _ -")
 }
