@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::MAX_VALUE;
 use crate::{Batch, Commit, MAX_WRITES, Position, Value, Write};
 
-/// Largest sum of the texts of joined batches: below what a transaction may have.
+/// Largest sum of the texts of joined batches. A transaction of DynamoDB has at most 4 MB.
 const MAX_JOINED_BYTES: usize = 3 << 20;
 
 /// Batches that are committed as one. It is applied if each of them would be applied, one after the other.
@@ -74,13 +74,13 @@ impl<'b> Joined<'b> {
     }
 }
 
-/// Nobody is notified on DynamoDB.
+/// DynamoDB has no pub/sub: notifications are left out.
 fn is_publish(write: &Write) -> bool {
     matches!(write, Write::Publish { .. })
 }
 
-/// The name that no other batch may have: not that of a log to which several append, nor that of a value of which the
-/// newest remains.
+/// The key that only one of the joined batches may write or check. Several may append to the same log, and several may
+/// put the same key if newer: these writes are merged.
 fn own_name(write: &Write) -> Option<&str> {
     match write {
         Write::Append { .. } | Write::PutIfNewer { .. } => None,
