@@ -1,5 +1,5 @@
-// Follows a job to its end: functions/job-events/README.md. EventSource reconnects by itself, but
-// closes at any status but 200 and hides it. A fetch then asks: 204 is the end, else it tries again.
+// Follows a job to its end: functions/job-events/README.md. EventSource hides the status that closes it.
+// A fetch then asks: 204 is the end, else it tries again.
 /**
  * @param {string} url resumes after its `lastEventId`
  * @param {{
@@ -39,7 +39,7 @@ export function followJob(url, { token, onEvent, onGap, onEnd, onError, EventSou
   async function ask() {
     const { status, body } = await fetch(link);
     body?.cancel();
-    if (status !== 204) throw Error("HTTP " + status, { cause: status });
+    if (status !== 204) throw Error("refused, then HTTP " + status, { cause: status });
     if (!closed && onEnd) queueMicrotask(onEnd);
     close();
   }

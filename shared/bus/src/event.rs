@@ -168,7 +168,7 @@ impl Event {
     /// );
     /// assert_eq!(
     ///     event.unwrap_err().problems(),
-    ///     ["seq is not between the first and the last number of its stage", "timestamp is not ISO 8601 with a date and a time"],
+    ///     ["seq is outside its stage's range", "timestamp is not ISO 8601 with a date and a time"],
     /// );
     /// ```
     pub fn parse(text: impl Into<String>, stages: &Stages) -> Result<Event, Malformed> {
@@ -203,7 +203,7 @@ impl Event {
         match seq {
             None => problems.push("seq is not a whole number"),
             Some(seq) if entry.is_some_and(|entry| !entry.seqs().contains(&seq)) => {
-                problems.push("seq is not between the first and the last number of its stage");
+                problems.push("seq is outside its stage's range");
             }
             Some(_) => {}
         }
@@ -367,17 +367,9 @@ mod tests {
                 parse(event.to_string())
             };
             assert!(event(first).is_ok() && event(first + 9).is_ok(), "{stage}");
-            assert_eq!(
-                problem(event(first + 10)),
-                "seq is not between the first and the last number of its stage",
-                "{stage}"
-            );
+            assert_eq!(problem(event(first + 10)), "seq is outside its stage's range", "{stage}");
             if first > 0 {
-                assert_eq!(
-                    problem(event(first - 1)),
-                    "seq is not between the first and the last number of its stage",
-                    "{stage}"
-                );
+                assert_eq!(problem(event(first - 1)), "seq is outside its stage's range", "{stage}");
             }
         }
     }
@@ -394,10 +386,7 @@ mod tests {
         };
         assert!(!event("token", 1999).unwrap().sets_state());
         assert!(event("done", 50).unwrap().sets_state());
-        assert_eq!(
-            problem(event("token", 10)),
-            "seq is not between the first and the last number of its stage"
-        );
+        assert_eq!(problem(event("token", 10)), "seq is outside its stage's range");
         assert_eq!(problem(event("vision", 10)), "stage is not in the table of stages (EVENT_STAGES)");
     }
 
@@ -408,10 +397,7 @@ mod tests {
         assert_eq!((event.job(), event.stage(), event.seq()), (&job, "rule", 21));
         let text: Value = serde_json::from_str(event.text()).unwrap();
         assert_eq!(text["data"], json!({"麵": [1, "二"]}));
-        assert_eq!(
-            problem(Event::new(&stages, &job, "rule", 9, &())),
-            "seq is not between the first and the last number of its stage"
-        );
+        assert_eq!(problem(Event::new(&stages, &job, "rule", 9, &())), "seq is outside its stage's range");
         let unwritable = std::collections::HashMap::from([(vec![1], 1)]);
         assert_eq!(
             problem(Event::new(&stages, &job, "rule", 20, &unwritable)),
