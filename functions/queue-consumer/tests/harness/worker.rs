@@ -93,9 +93,7 @@ impl Process {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect(
-                "the example `consumer_worker`: built with all tests, or by `--examples` beside `--test`",
-            );
+            .expect("the example `consumer_worker`: built with all tests, or by `cargo build --examples`");
         let (tell, hear) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         Process { child, tell, hear: BufReader::new(hear).lines() }
     }
