@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
 use onetap_config::{Secret, Variables};
 use onetap_line::testing::MessagingApi;
+use onetap_servers::HttpFunction;
 use onetap_telemetry::Recorder;
 use onetap_tests::functions::Function;
 use serde_json::{Value, json};
@@ -69,14 +73,22 @@ async fn refused(stack: &Stack) {
     assert_eq!(answer.status(), 500);
 }
 
-/// There is pub/sub only on Redis. Nobody listens where the test's secret says that Upstash is.
+/// There is pub/sub only on Redis. Here Upstash has an empty log, and refuses to be subscribed to.
 async fn not_subscribed(stack: &Stack) {
-    let variables = environment(stack, Function::Gateway);
+    let upstash = HttpFunction::start(async |request: Request<Bytes>| {
+        let status = if request.uri().path().starts_with("/subscribe/") { 503 } else { 200 };
+        Response::builder().status(status).body(Full::from(r#"{"result":[]}"#)).unwrap()
+    });
+    let mut variables = environment(stack, Function::Gateway);
+    variables.insert("UPSTASH_REDIS_REST_URL".to_owned(), upstash.url());
     let variables = Variables::from_lookup(|name: &str| variables.get(name).cloned());
     let gateway = job_events::JobEvents::from_variables(&variables).unwrap();
     let request = Function::Gateway.event("follow-a-job").to_string();
     let answer = gateway.handle(lambda_http::request::from_str(&request).unwrap()).await;
-    assert_eq!(answer.status(), 200, "a stream of nothing but a pause");
+    assert_eq!(answer.status(), 200);
+    let stream = answer.into_body().collect().await.unwrap().to_bytes();
+    let pauses = str::from_utf8(&stream).unwrap().matches("retry:").count();
+    assert_eq!(pauses, 2, "the usual pause, and that of a store that fails");
 }
 
 /// The parts of an alarm's metric, or those of each of its metrics.
