@@ -1,9 +1,7 @@
 //! The events of the playground's jobs, by the configured stages.
 
-use onetap_bus::{Job, Stage, Stages};
+use onetap_bus::{Event, Job, Stage, Stages};
 use serde_json::json;
-
-use crate::clock::timestamp;
 
 /// Events of a stage that sets the state.
 const EVENTS_PER_STAGE: usize = 2;
@@ -50,17 +48,10 @@ impl JobPlan {
     /// The job's events as JSON, the one that ends it last.
     pub(crate) fn events(&self, job: &Job) -> Vec<String> {
         let event = |(stage, seq): &(String, u64)| {
-            let event = json!({
-                "job_id": job.id(),
-                "domain": job.domain(),
-                "stage": stage,
-                "seq": seq,
-                "data": { "status": self.status(stage, *seq) },
-                "timestamp": timestamp(),
-            });
-            event.to_string()
+            let data = json!({ "status": self.status(stage, *seq) });
+            Event::new(&self.stages, job, stage, *seq, &data).ok().map(|event| event.text().to_owned())
         };
-        self.events.iter().map(event).collect()
+        self.events.iter().filter_map(event).collect()
     }
 
     fn status(&self, stage: &str, seq: u64) -> String {
@@ -81,8 +72,6 @@ impl JobPlan {
 
 #[cfg(test)]
 mod tests {
-    use onetap_bus::Event;
-
     use super::*;
 
     /// The plan's stages and sequence numbers. All are events by the table.
