@@ -60,11 +60,7 @@ pub fn stages() -> Result<Stages> {
 
 /// The `n`-th event of a job.
 pub fn token_event(job: &Job, n: u64, stages: &Stages) -> Result<Event> {
-    let (id, domain, seq) = (job.id(), job.domain(), 1000 + n);
-    let text = format!(
-        r#"{{"job_id":"{id}","domain":"{domain}","stage":"token","seq":{seq},"data":"word","timestamp":"2025-11-03T08:15:30.123456"}}"#
-    );
-    Ok(Event::parse(text, stages)?)
+    Ok(Event::new(stages, job, "token", 1000 + n, &"word")?)
 }
 
 fn jobs_of(clients: usize) -> usize {

@@ -1,19 +1,14 @@
 //! An SQS that answers a batch with failed entries, and refuses one that is too large.
 
+use std::any::Any;
 use std::collections::HashSet;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use onetap_servers::HttpFunction;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
 use super::moto::Moto;
 
@@ -35,7 +30,7 @@ pub enum Refuse {
 pub struct Refusing {
     pub url: String,
     state: Arc<State>,
-    _server: JoinSet<()>,
+    _server: Box<dyn Any + Send>,
 }
 
 struct State {
@@ -45,21 +40,11 @@ struct State {
 }
 
 impl Refusing {
-    pub async fn start(moto: Arc<Moto>, refuse: Refuse) -> Refusing {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+    pub fn start(moto: Arc<Moto>, refuse: Refuse) -> Refusing {
         let state = Arc::new(State { moto, refuse, refused: Mutex::default() });
-        let mut server = JoinSet::new();
         let served = state.clone();
-        server.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let state = served.clone();
-                let service = service_fn(move |request| answer(state.clone(), request));
-                connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-            }
-        });
-        Refusing { url, state, _server: server }
+        let server = HttpFunction::start(move |request| answer(served.clone(), request));
+        Refusing { url: server.url(), state, _server: Box::new(server) }
     }
 
     /// The bodies that were refused.
@@ -68,16 +53,16 @@ impl Refusing {
     }
 }
 
-async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(state: Arc<State>, request: Request<Bytes>) -> Response<Full<Bytes>> {
     assert_eq!(request.headers()["x-amz-target"], "AmazonSQS.SendMessageBatch");
-    let mut input: Value = serde_json::from_slice(&request.collect().await.unwrap().to_bytes()).unwrap();
+    let mut input: Value = serde_json::from_slice(request.body()).unwrap();
     let entries = input["Entries"].as_array().unwrap().clone();
     let response = Response::builder().header("content-type", "application/x-amz-json-1.0");
     // moto counts characters, SQS bytes.
     let bytes: usize = entries.iter().map(|entry| entry["MessageBody"].as_str().unwrap().len()).sum();
     if entries.len() > 10 || bytes > MAX_BATCH_BYTES {
         let error = json!({"__type": "com.amazonaws.sqs#BatchRequestTooLong", "message": "too long"});
-        return Ok(response.status(400).body(Full::new(error.to_string().into())).unwrap());
+        return response.status(400).body(Full::new(error.to_string().into())).unwrap();
     }
     let (failed, accepted): (Vec<_>, Vec<_>) =
         entries.into_iter().enumerate().partition(|(n, entry)| state.refuses(*n, entry));
@@ -94,7 +79,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
         output = state.moto.call("SendMessageBatch", input).await;
     }
     output["Failed"] = failed.into();
-    Ok(response.body(Full::new(output.to_string().into())).unwrap())
+    response.body(Full::new(output.to_string().into())).unwrap()
 }
 
 impl State {

@@ -250,7 +250,7 @@ async fn a_fifo_queue_keeps_the_order_and_drops_repetitions_itself(language: Lan
 
 async fn what_a_queue_does_not_take_is_sent_again(language: Language) {
     let pipeline = Pipeline::start("jobs").await;
-    let refusing = Refusing::start(pipeline.moto.clone(), Refuse::SomeOnce).await;
+    let refusing = Refusing::start(pipeline.moto.clone(), Refuse::SomeOnce);
     let producer = Producer::new(language, &refusing.url, pipeline.name);
     let ended = producer.send(&["job-1", "--tokens", "25"]).await;
     assert_eq!(ended.out, "sent 31 events of job-1\n");
@@ -264,7 +264,7 @@ async fn what_a_queue_does_not_take_is_sent_again(language: Language) {
 
 async fn large_events_are_sent_in_smaller_batches_and_too_large_ones_are_refused(language: Language) {
     let pipeline = Pipeline::start("jobs").await;
-    let counting = Refusing::start(pipeline.moto.clone(), Refuse::SomeOnce).await;
+    let counting = Refusing::start(pipeline.moto.clone(), Refuse::SomeOnce);
     let producer = Producer::new(language, &counting.url, pipeline.name);
     producer.with_large_tokens(43_000).send(&["job-1", "--tokens", "25"]).await;
     let messages = pipeline.receive().await;
@@ -298,8 +298,8 @@ async fn what_is_wrong_is_said_in_a_line(language: Language) {
         assert_eq!(producer(&moto.url).run(arguments).await.code, Some(2), "{arguments:?}");
     }
 
-    let all = Refusing::start(moto.clone(), Refuse::All).await;
-    let wrong = Refusing::start(moto.clone(), Refuse::AsWrong).await;
+    let all = Refusing::start(moto.clone(), Refuse::All);
+    let wrong = Refusing::start(moto.clone(), Refuse::AsWrong);
     let script = language.script();
     for (endpoint, said) in [
         (all.url.as_str(), format!("{script}: 6 events were not accepted: run it again, that is harmless\n")),

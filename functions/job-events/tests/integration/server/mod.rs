@@ -1,8 +1,8 @@
 //! The gateway on a port of its own, with what a client must outlive: refusals, cut connections, a store that is down.
 //! Its clients steer it by `POST /control`.
 
+use std::any::Any;
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,20 +14,15 @@ use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use job_events::{Config, JobEvents, token};
 use onetap_bus::{Bus, Job};
 use onetap_config::Secret;
+use onetap_servers::HttpFunction;
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Batch, Commit};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
 
 use crate::client::{SECRET, config};
 use crate::support::{self, World};
@@ -44,13 +39,7 @@ type Body = UnsyncBoxBody<Bytes, io::Error>;
 /// The server, until it is dropped.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    serving: JoinHandle<()>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
+    _server: Box<dyn Any + Send>,
 }
 
 struct State {
@@ -105,35 +94,23 @@ impl Server {
             requests: Mutex::default(),
             cuts: watch::channel(0).0,
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        Server { port, serving: tokio::spawn(serve(listener, state)) }
-    }
-}
-
-async fn serve(listener: TcpListener, state: Arc<State>) {
-    let mut connections = JoinSet::new();
-    loop {
-        let (stream, _) = listener.accept().await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        let state = Arc::clone(&state);
-        let service = service_fn(move |request| {
+        let server = HttpFunction::start(move |request| {
             let state = Arc::clone(&state);
-            async move { Ok::<_, Infallible>(state.answer(request).await) }
+            async move { state.answer(request).await }
         });
-        connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        let port = server.url().rsplit(':').next().unwrap().parse().unwrap();
+        Server { port, _server: Box::new(server) }
     }
 }
 
 impl State {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
         let path = request.uri().path();
         if let Some((_, media, text)) = FILES.iter().find(|(name, ..)| *name == path) {
             return whole(200, media, (*text).to_owned());
         }
         if path == "/control" {
-            let body = request.into_body().collect().await.unwrap().to_bytes();
-            let answer = self.control(serde_json::from_slice(&body).unwrap()).await;
+            let answer = self.control(serde_json::from_slice(request.body()).unwrap()).await;
             return whole(200, "application/json", answer.to_string());
         }
         self.arrived.fetch_add(1, Ordering::SeqCst);
