@@ -1,5 +1,6 @@
 //! An HTTP reverse proxy that counts requests and injects faults.
 
+use std::fmt;
 use std::sync::Mutex;
 
 use bytes::Bytes;
@@ -25,6 +26,18 @@ struct Forward {
     client: Client<HttpConnector, Full<Bytes>>,
     operations: Mutex<Vec<String>>,
     calls: Mutex<Vec<(String, Value)>>,
+    intercept: Mutex<Option<Intercept>>,
+}
+
+/// Answers a request in the upstream's place, or not.
+struct Intercept(Box<Answer>);
+
+type Answer = dyn Fn(&Request<Bytes>) -> Option<Response<Bytes>> + Send + Sync;
+
+impl fmt::Debug for Intercept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Intercept")
+    }
 }
 
 fn operation(head: &HeaderMap) -> Option<&str> {
@@ -40,6 +53,10 @@ impl Handler for Forward {
     }
 
     async fn answer(&self, mut request: Request<Bytes>) -> Response<Body> {
+        let intercepted = self.intercept.lock().unwrap().as_ref().and_then(|intercept| intercept.0(&request));
+        if let Some(answer) = intercepted {
+            return answer.map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync());
+        }
         if let Some(operation) = operation(request.headers()) {
             let input = serde_json::from_slice(request.body()).unwrap_or_default();
             self.calls.lock().unwrap().push((operation.to_owned(), input));
@@ -65,8 +82,16 @@ impl Proxy {
     /// Listens on a free loopback port in front of `upstream_url` (`http://host:port`).
     pub async fn start(upstream_url: &str) -> Proxy {
         let upstream = upstream_url.trim_end_matches('/').to_owned();
-        let (operations, calls) = (Mutex::default(), Mutex::default());
-        Proxy(HttpServer::start(Forward { upstream, client: client(), operations, calls }))
+        let (operations, calls, intercept) = Default::default();
+        Proxy(HttpServer::start(Forward { upstream, client: client(), operations, calls, intercept }))
+    }
+
+    /// Answers requests for which `answer` has one in the upstream's place from now on; the others are passed on.
+    pub fn intercept(
+        &self,
+        answer: impl Fn(&Request<Bytes>) -> Option<Response<Bytes>> + Send + Sync + 'static,
+    ) {
+        *self.0.app().intercept.lock().unwrap() = Some(Intercept(Box::new(answer)));
     }
 
     /// `http://127.0.0.1:PORT`

@@ -19,21 +19,25 @@ pub struct Redis {
     port: u16,
     child: Child,
     folder: TempDir,
-    durable: bool,
+    settings: Vec<String>,
 }
 
 impl Redis {
     /// Starts a server without persistence and waits until it answers.
     pub async fn start() -> Redis {
-        Redis::start_as(false).await
+        Redis::start_with(&[]).await
     }
 
     /// Starts a server that keeps what it has acknowledged, so that a [`restart`](Redis::restart) finds it again.
     pub async fn start_durable() -> Redis {
-        Redis::start_as(true).await
+        // What is written to the file before the answer survives the process, and the machine is not ours to crash. With
+        // `everysec`, the default, Redis puts the writing off while an older part is on its way to the disk.
+        Redis::start_with(&["--appendonly", "yes", "--appendfsync", "no"]).await
     }
 
-    async fn start_as(durable: bool) -> Redis {
+    /// Starts a server with these settings (`--name value`), for those that cannot be changed while it runs.
+    pub async fn start_with(settings: &[&str]) -> Redis {
+        let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
         assert!(
             on_path("redis-server"),
             "redis-server not found: run scripts/test, or apt-get install redis-server"
@@ -43,8 +47,8 @@ impl Redis {
             let port = free_port();
             // Another process may take the port between our look and Redis's bind: then Redis exits, and we
             // try another.
-            if let Some(child) = launch(port, &folder, durable).await {
-                return Redis { port, child, folder, durable };
+            if let Some(child) = launch(port, &folder, &settings).await {
+                return Redis { port, child, folder, settings };
             }
         }
         panic!("redis-server exits at once on ten different ports");
@@ -74,7 +78,7 @@ impl Redis {
     /// [durable](Redis::start_durable).
     pub async fn restart(&mut self) {
         self.kill();
-        let started = launch(self.port, &self.folder, self.durable).await;
+        let started = launch(self.port, &self.folder, &self.settings).await;
         self.child = started.expect("redis-server starts again on its port");
     }
 
@@ -123,15 +127,11 @@ impl Drop for Redis {
 }
 
 /// Starts a server on this port; none when it exits before it answers.
-async fn launch(port: u16, folder: &TempDir, durable: bool) -> Option<Child> {
+async fn launch(port: u16, folder: &TempDir, settings: &[String]) -> Option<Child> {
     let (port_text, folder) = (port.to_string(), folder.path().to_str().expect("a path in UTF-8"));
-    let keep = if durable { "yes" } else { "no" };
-    let listen = ["--port", &port_text, "--bind", "127.0.0.1", "--dir", folder];
-    // What is written to the file before the answer survives the process, and the machine is not ours to crash. With
-    // `everysec`, the default, Redis puts the writing off while an older part is on its way to the disk.
-    let persist = ["--save", "", "--appendonly", keep, "--appendfsync", "no"];
+    let listen = ["--port", &port_text, "--bind", "127.0.0.1", "--dir", folder, "--save", ""];
     let mut command = bound_to_this_process("redis-server");
-    command.args(listen).args(persist).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(listen).args(settings).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = spawn(command).expect("redis-server can be started");
     let started = Instant::now();
     while !is_served_by(port, child.id()).await {

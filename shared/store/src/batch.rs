@@ -98,8 +98,8 @@ pub enum Write {
         log: Log,
         /// The record's text.
         text: String,
-        /// How many records the log keeps, and for how long.
-        keep: Keep,
+        /// How many records the log keeps, and for how long. `None`: the log must exist, and keeps what it keeps.
+        keep: Option<Keep>,
     },
     /// Removes all records of a log.
     Clear {
@@ -180,7 +180,18 @@ impl Batch {
     /// the order of the appends.
     #[must_use]
     pub fn append(self, log: &Log, text: impl Into<String>, keep: Keep) -> Batch {
-        self.with(Write::Append { log: log.clone(), text: text.into(), keep })
+        self.with(Write::Append { log: log.clone(), text: text.into(), keep: Some(keep) })
+    }
+
+    /// Adds a record to a `log` that exists, and leaves its TTL as it is. If there is no such log, the batch is refused, and
+    /// the refusal names the log as a [key](Key::from) with nothing there. (Unless the expectation of a key fails: then it
+    /// may name only that.)
+    ///
+    /// It serves a caller who knows that the log is there, and that its TTL was set a short time ago: it is the cheapest
+    /// append on Upstash.
+    #[must_use]
+    pub fn append_to_existing(self, log: &Log, text: impl Into<String>) -> Batch {
+        self.with(Write::Append { log: log.clone(), text: text.into(), keep: None })
     }
 
     /// Removes `log` with all of its records. An absent log is no error, and does not refuse the batch.
@@ -377,6 +388,14 @@ impl Write {
         }
     }
 
+    /// The log that must exist.
+    pub(crate) fn existing_log(&self) -> Option<&Log> {
+        match self {
+            Write::Append { log, keep: None, .. } => Some(log),
+            _ => None,
+        }
+    }
+
     /// The key or log that this write names. `None` for a publish: a batch may publish on a channel twice.
     pub fn name(&self) -> Option<&str> {
         match self {
@@ -392,7 +411,7 @@ impl Write {
     fn ttl(&self) -> Option<Ttl> {
         match self {
             Write::Put { ttl, .. } | Write::PutIfNewer { ttl, .. } => Some(*ttl),
-            Write::Append { keep, .. } => Some(keep.ttl),
+            Write::Append { keep, .. } => keep.map(|keep| keep.ttl),
             Write::Check { .. } | Write::Delete { .. } | Write::Clear { .. } | Write::Publish { .. } => None,
         }
     }

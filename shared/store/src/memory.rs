@@ -84,9 +84,7 @@ impl State {
         // before this step is complete.
         let mut refusal = Vec::new();
         for write in batch.writes() {
-            if let Write::Append { log, .. } | Write::Clear { log } = write {
-                self.records(log, now)?;
-            } else if let Write::PutIfNewer { key, .. } = write {
+            if let Write::PutIfNewer { key, .. } = write {
                 self.text(key, now)?;
             } else if let Some((key, expect)) = write.expectation() {
                 let there = self.text(key, now)?;
@@ -98,6 +96,25 @@ impl State {
         if !refusal.is_empty() {
             return Ok(Commit::Refused(Refusal::new(refusal)));
         }
+
+        // Then the logs: those that must exist, and those whose names belong to values.
+        for write in batch.writes() {
+            if let Write::Clear { log } = write {
+                self.records(log, now)?;
+            } else if let Some(log) = write.existing_log() {
+                if self.records(log, now)?.is_empty() {
+                    refusal.push((Key::from(log), None));
+                }
+            }
+        }
+        if !refusal.is_empty() {
+            return Ok(Commit::Refused(Refusal::new(refusal)));
+        }
+        for write in batch.writes() {
+            if let Write::Append { log, .. } = write {
+                self.records(log, now)?;
+            }
+        }
         self.commits += 1;
 
         // Append: before Set, because a put may store the position of an append. Positions count the commits of the
@@ -108,15 +125,22 @@ impl State {
                 continue;
             };
             let position = Position::new(self.commits, positions.len() as u64);
-            let mut records = match self.entries.remove(log.as_str()).filter(|entry| entry.is_live(now)) {
-                Some(Entry { content: Content::Log(records), .. }) => records,
-                _ => Vec::new(),
+            let record = Record { position, text: text.clone() };
+            positions.push(position);
+            let stored = self.entries.remove(log.as_str()).filter(|entry| entry.is_live(now));
+            let (mut records, expires_at) = match stored {
+                Some(Entry { content: Content::Log(records), expires_at }) => (records, expires_at),
+                _ => (Vec::new(), None),
             };
-            records.push(Record { position, text: text.clone() });
+            records.push(record);
+            let Some(keep) = keep else {
+                let entry = Entry { content: Content::Log(records), expires_at };
+                self.entries.insert(log.as_str().to_owned(), entry);
+                continue;
+            };
             let surplus = records.len() - keep.about.unwrap_or(usize::MAX).clamp(1, records.len());
             records.drain(..surplus);
             self.put(log.as_str(), Content::Log(records), keep.ttl, now);
-            positions.push(position);
         }
 
         // Set: apply the puts, deletes and clears. All expectations hold at this point.

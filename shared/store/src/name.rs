@@ -45,6 +45,13 @@ macro_rules! name {
 
 name!(Key, "a key", "The name of a value.");
 name!(Log, "a log's name", "The name of a log: records in the order in which they were committed.");
+/// A refusal names a log that must exist and does not by this key.
+impl From<&Log> for Key {
+    fn from(log: &Log) -> Key {
+        Key(log.0.clone())
+    }
+}
+
 name!(
     Channel,
     "a channel's name",

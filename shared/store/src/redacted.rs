@@ -43,7 +43,8 @@ impl fmt::Debug for Write {
             Write::PutIfNewer { seq, json, ttl, .. } => {
                 write!(f, "put_if_newer({seq}, {}, {ttl:?})", length(json))
             }
-            Write::Append { text, keep, .. } => write!(f, "append({}, {keep:?})", length(text)),
+            Write::Append { text, keep: Some(keep), .. } => write!(f, "append({}, {keep:?})", length(text)),
+            Write::Append { text, keep: None, .. } => write!(f, "append_to_existing({})", length(text)),
             Write::Clear { .. } => f.write_str("clear"),
             Write::Publish { text, .. } => write!(f, "publish({})", length(text)),
         }

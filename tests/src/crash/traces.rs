@@ -35,10 +35,9 @@ impl Traces {
                     redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await.unwrap();
                 let mut traces = Vec::new();
                 for name in names {
-                    // A value is no stream, and so has no length.
-                    let length: Option<u64> =
-                        redis::cmd("XLEN").arg(&name).query_async(&mut connection).await.ok();
-                    if length != Some(0) {
+                    let life: i64 = redis::cmd("PTTL").arg(&name).query_async(&mut connection).await.unwrap();
+                    // -2: it has ended meanwhile.
+                    if !(name.ends_with(":cleared") && matches!(life, -2 | 0..=1000)) {
                         traces.push(name);
                     }
                 }

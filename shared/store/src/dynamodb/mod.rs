@@ -71,6 +71,9 @@ impl fmt::Debug for DynamoDb {
 
 impl DynamoDb {
     /// A store in `table`, with credentials that do not change, as a Lambda function has them. Does not connect yet.
+    ///
+    /// Requests are signed by this machine's clock, which also says what has expired: if it is wrong by more than minutes,
+    /// DynamoDB rejects them.
     pub fn new(table: impl Into<String>, region: impl Into<String>, credentials: Credentials) -> DynamoDb {
         DynamoDb::over(Access::new(Origin::Own { region: region.into(), credentials }), table.into())
     }
@@ -190,12 +193,12 @@ impl DynamoDb {
         let mut emptied = Vec::new();
         for attempt in 0.. {
             let now = self.now();
-            let Plan { writes, positions, cleared, gone } = Plan::of(batch, &seen, now)?;
             // Check: an expectation that fails on an item that is known already needs no request.
             let refusal = mismatches(batch, &seen, now)?;
             if !refusal.is_empty() {
                 return Ok((Commit::Refused(Refusal::new(refusal)), Vec::new()));
             }
+            let Plan { writes, positions, cleared, gone } = Plan::of(batch, &seen, now)?;
             if emptied != gone {
                 let heads = connector::by(deadline, self.delete_leftovers(&gone, now, deadline)).await;
                 seen.extend(heads.map_err(nothing_written)?);

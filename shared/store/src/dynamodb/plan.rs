@@ -14,14 +14,30 @@ pub(super) type Seen = HashMap<ItemKey, Option<Item>>;
 /// Logs with records of a life that was cleared, each with the last position of that life.
 pub(super) type Cleared = Vec<(Log, Position)>;
 
-/// The expectations that fail on the items that were read.
+/// The expectations that fail on the items that were read; if all hold, the logs that must exist and do not.
 pub(super) fn mismatches(batch: &Batch, seen: &Seen, now: u64) -> Result<Vec<(Key, Option<String>)>, Error> {
     let mut refusal = Vec::new();
-    for (key, expect) in batch.expectations() {
+    for write in batch.writes() {
+        let (key, expect) = match (write, write.expectation()) {
+            (_, Some((key, expect))) => (key, Some(expect)),
+            (Write::PutIfNewer { key, .. }, None) => (key, None),
+            _ => continue,
+        };
         let Some(item) = seen.get(&ItemKey::named(key.as_str())) else { continue };
         let there = live(item, now)?;
-        if !expect.holds(there) {
+        if expect.is_some_and(|expect| !expect.holds(there)) {
             refusal.push((key.clone(), there.map(str::to_owned)));
+        }
+    }
+    if refusal.is_empty() {
+        for write in batch.writes() {
+            if let Write::Clear { log } = write {
+                Head::of(log, seen, now)?;
+            } else if let Some(log) = write.existing_log() {
+                if !matches!(Head::of(log, seen, now)?, Head::Live(..)) {
+                    refusal.push((Key::from(log), None));
+                }
+            }
         }
     }
     Ok(refusal)
@@ -94,7 +110,7 @@ impl<'a> Plan<'a> {
         &mut self,
         log: &'a Log,
         text: &str,
-        keep: Keep,
+        keep: Option<Keep>,
         head: Head<'_>,
         now: u64,
     ) -> Result<(), Error> {
@@ -107,7 +123,12 @@ impl<'a> Plan<'a> {
             head.content = Content::Log(position);
             (position, Item { content: text, ..*head })
         } else {
-            let mut record = Item::new(text, keep.ttl, now).swept_later(keep.ttl);
+            let mut record = match (keep, &head) {
+                (Some(keep), _) => Item::new(text, keep.ttl, now).swept_later(keep.ttl),
+                (None, Head::Live(_, head)) => Item { content: text, ..**head },
+                // Such a batch is refused.
+                (None, _) => return Err(Error::not_sent("the log has ended")),
+            };
             let (position, condition) = match head {
                 Head::Live(last, head) => {
                     record.sweep = record.sweep.zip(head.sweep).map(|(own, earlier)| own.max(earlier));

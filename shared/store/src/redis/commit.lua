@@ -1,8 +1,9 @@
 -- Applies batches, one after the other: of each batch all of its writes, or none. `memory.rs` is the same in Rust.
 --
--- KEYS   the key or log of each write but 'publish', in the order of the writes; a log with several appends is listed for each
+-- KEYS   the key or log of each write but 'publish', in the order of the writes; a log with several appends is listed for each.
+--        The log of an 'append' or a 'clear' is followed by its mark (see Delete and clear)
 -- ARGV   for each batch the number of its writes, and then six fields a write:
---        1 what    'check', 'put', 'delete', 'newer', 'append', 'clear' or 'publish'
+--        1 what    'check', 'put', 'delete', 'newer', 'append', 'extend' (an append to a log that exists), 'clear' or 'publish'
 --        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing;
 --                  newer: 'older' or 'not-older' if the client has compared the value `old`, '' if it has not
 --        3 old     the expected value; newer: the value that the client has compared
@@ -29,7 +30,7 @@ local function leading_seq(json)
   return plain and tonumber(digits)
 end
 
--- The value of a key. A log that was cleared is an empty stream for a second: its name is free, so there is no value.
+-- The value of a key. An empty stream, which another program has left, is no log: its name is free, so there is no value.
 local function value(key)
   local there = redis.pcall('GET', key)
   if type(there) ~= 'table' then
@@ -41,19 +42,22 @@ local function value(key)
   error(there.err, 0)
 end
 
--- The values of keys, by key. MGET answers nil also for a key of another type, so missing keys are checked with EXISTS, and
--- read one by one if any exists.
-local function values(keys)
-  local found, missing = {}, {}
-  if #keys == 1 then
+-- The values of keys, and of the marks of logs, by key. MGET answers nil also for a key of another type, so missing keys
+-- are checked with EXISTS, and read one by one if any exists. (A mark that is no text is none.)
+local function values(keys, marks)
+  local found, missing, all = {}, {}, { unpack(keys) }
+  if #keys == 1 and #marks == 0 then
     found[keys[1]] = value(keys[1])
-  elseif #keys > 1 then
-    local there = redis.call('MGET', unpack(keys))
-    for n, key in ipairs(keys) do
-      found[key] = there[n] or false
-      if not there[n] then
-        missing[#missing + 1] = key
-      end
+    return found
+  end
+  for _, mark in ipairs(marks) do
+    all[#all + 1] = mark
+  end
+  local there = #all > 0 and redis.call('MGET', unpack(all))
+  for n, key in ipairs(all) do
+    found[key] = there[n] or false
+    if not there[n] and n <= #keys then
+      missing[#missing + 1] = key
     end
   end
   if #missing > 0 and redis.call('EXISTS', unpack(missing)) > 0 then
@@ -79,6 +83,38 @@ local function set(write, value, ...)
   return redis.call('SET', write.key, value, 'PX', write.ttl, ...)
 end
 
+local function failed(reply)
+  return type(reply) == 'table' and reply.err
+end
+
+-- Removes the records of these appends, and the streams that began with them.
+local function undo(appended)
+  for _, write in ipairs(appended) do
+    redis.call('XDEL', write.key, write.position)
+    if redis.call('XLEN', write.key) == 0 then
+      redis.call('DEL', write.key)
+    end
+  end
+end
+
+-- Adds the record of an append, and trims its log if `trims`; the reply is its position or an error. If the log was cleared a
+-- moment ago, its stream begins at the last position of its earlier life, so that the new position is larger.
+local function add(write, last, trims)
+  local resumed = last and last:match('^%d+%-%d+$') and not failed(redis.pcall('XADD', write.key, last, 'data', ''))
+  local position
+  if not trims then
+    position = redis.pcall('XADD', write.key, '*', 'data', write.new)
+  else
+    position = redis.pcall('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
+  end
+  if resumed and failed(position) then
+    undo({ { key = write.key, position = last } })
+  elseif resumed then
+    redis.call('XDEL', write.key, last)
+  end
+  return position
+end
+
 -- Applies one batch.
 local function apply(writes)
   -- A put of an absent key (a lock, a claim) needs one command. If the key exists, the steps below find out what it holds.
@@ -89,25 +125,19 @@ local function apply(writes)
 
   -- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
   -- every one that failed. (Reading a key of another type is an error. Nothing is written yet.)
-  local keys = {}
+  local keys, marks = {}, {}
   for _, write in ipairs(writes) do
     if write.what == 'check' or write.what == 'put' or write.what == 'delete' or write.what == 'newer' then
       keys[#keys + 1] = write.key
+    elseif write.what == 'append' then
+      marks[#marks + 1] = write.mark
     end
   end
-  local stored, lengths = values(keys), {}
-  local function length(log)
-    lengths[log] = lengths[log] or redis.call('XLEN', log)
-    return lengths[log]
-  end
+  local stored = values(keys, marks)
   local refusal, unjudged = { 0 }, { 2 }
   for _, write in ipairs(writes) do
     local there = stored[write.key]
-    if write.what == 'append' then
-      write.begins = length(write.key) == 0
-    elseif write.what == 'clear' then
-      write.has_records = length(write.key) > 0
-    elseif write.what == 'newer' then
+    if write.what == 'newer' then
       if not there then
         write.due = true
       elseif write.expect ~= '' and there == write.old then
@@ -121,7 +151,7 @@ local function apply(writes)
           unjudged[#unjudged + 1] = there
         end
       end
-    elseif write.what ~= 'publish' then
+    elseif write.what == 'check' or write.what == 'put' or write.what == 'delete' then
       local holds
       if there then
         holds = write.expect ~= 'absent' and there == write.old
@@ -141,53 +171,93 @@ local function apply(writes)
   if #unjudged > 1 then
     return unjudged
   end
+  for _, write in ipairs(writes) do
+    if write.what == 'clear' then
+      local newest = redis.call('XREVRANGE', write.key, '+', '-', 'COUNT', '1')[1]
+      write.last = newest and newest[1]
+    end
+  end
+
+  -- The appends to logs that are trimmed, and the others.
+  local whole, trimmed = {}, {}
+  for _, write in ipairs(writes) do
+    if write.what == 'append' then
+      local list = write.extra == '' and whole or trimmed
+      list[#list + 1] = write
+    end
+  end
+  local last = trimmed[#trimmed]
 
   -- Permit: if the user may not run every command of the batch, fail before the first write. (Redis has checked KEYS
   -- already.)
   for _, write in ipairs(writes) do
-    if write.what == 'append' then
+    if write.what == 'append' or write.what == 'extend' then
       permit('XADD', write.key, '*', 'data', '')
       permit('XDEL', write.key, '0-0')
-      permit('PEXPIRE', write.key, '1000')
-      if write.ttl == '' then
+      permit('XLEN', write.key)
+      permit('DEL', write.key)
+      if write.what == 'append' then
+        permit('PEXPIRE', write.key, '1000')
+      end
+      if write.what == 'append' and write.ttl == '' then
         permit('PERSIST', write.key)
       end
-    elseif write.has_records then
-      permit('XTRIM', write.key, 'MAXLEN', '0')
-      permit('PEXPIRE', write.key, '1000')
+    elseif write.last then
+      permit('DEL', write.key)
+      permit('SET', write.mark, '')
     elseif write.due then
       permit('SET', write.key, '')
     elseif write.what == 'delete' then
       permit('DEL', write.key)
     end
   end
+  for _, write in ipairs(trimmed) do
+    if write.key ~= last.key then
+      permit('XTRIM', write.key, 'MAXLEN', '1')
+    end
+  end
 
-  -- Append: before Set, because a put may store the position of an append. A log that another program has filled up to
-  -- the last possible position accepts no record: then the appends before it are undone. After all
-  -- appends each log gets its TTL once: the appends to one log have the same.
-  local reply, positions, appended, ttls = { 1 }, {}, {}, {}
+  -- Append: before Set, because a put may store the position of an append. First to the logs that must exist: NOMKSTREAM
+  -- creates none, and if one is missing, the batch is refused. A stream that another program has filled up to the last
+  -- possible position accepts no record, and a text none at all: then the appends before it are undone. What is trimmed
+  -- cannot be undone: so the logs that are trimmed come last, and only the very last append trims at once. After all
+  -- appends each log gets its length and its TTL once: the appends to one log have the same.
+  local appended, ttls = {}, {}
   for _, write in ipairs(writes) do
-    if write.what == 'append' then
-      local position
-      if write.extra == '' then
-        position = redis.pcall('XADD', write.key, '*', 'data', write.new)
-      else
-        position = redis.pcall('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
-      end
-      if type(position) == 'table' and position.err then
-        for n, earlier in ipairs(appended) do
-          redis.call('XDEL', earlier.key, positions[n])
-          -- As after a clear, an empty stream is left for a second.
-          if earlier.begins then
-            redis.call('PEXPIRE', earlier.key, '1000')
-          end
-        end
+    if write.what == 'extend' then
+      local position = redis.pcall('XADD', write.key, 'NOMKSTREAM', '*', 'data', write.new)
+      if failed(position) then
+        undo(appended)
         error(position)
+      elseif position then
+        write.position = position
+        appended[#appended + 1] = write
+      else
+        refusal[#refusal + 1] = write.n
+        refusal[#refusal + 1] = false
       end
-      appended[#appended + 1] = write
-      ttls[write.key] = write.ttl
-      positions[#positions + 1] = position
-      reply[#reply + 1] = position
+    end
+  end
+  if #refusal > 1 then
+    undo(appended)
+    return refusal
+  end
+  for _, write in ipairs(trimmed) do
+    whole[#whole + 1] = write
+  end
+  for _, write in ipairs(whole) do
+    local position = add(write, stored[write.mark], write == last)
+    if failed(position) then
+      undo(appended)
+      error(position)
+    end
+    write.position = position
+    appended[#appended + 1] = write
+    ttls[write.key] = write.ttl
+  end
+  for _, write in ipairs(trimmed) do
+    if write.key ~= last.key then
+      redis.call('XTRIM', write.key, 'MAXLEN', '~', write.extra)
     end
   end
   for key, ttl in pairs(ttls) do
@@ -195,6 +265,13 @@ local function apply(writes)
       redis.call('PERSIST', key)
     else
       redis.call('PEXPIRE', key, ttl)
+    end
+  end
+  local reply, positions = { 1 }, {}
+  for _, write in ipairs(writes) do
+    if write.position then
+      positions[#positions + 1] = write.position
+      reply[#reply + 1] = write.position
     end
   end
 
@@ -206,14 +283,14 @@ local function apply(writes)
   end
 
   -- Delete and clear: after the writes that need memory. A batch that only removes also works on a server without free
-  -- memory. A cleared log stays for a second as an empty stream, which has the last position: within a millisecond a new
-  -- stream would give the same positions again. (The next append sets the log's own TTL.)
+  -- memory. A cleared log leaves its last position for a second, under a name of its own, its mark: within a millisecond a
+  -- new stream would give the same positions again.
   for _, write in ipairs(writes) do
     if write.what == 'delete' then
       redis.call('DEL', write.key)
-    elseif write.has_records then
-      redis.call('XTRIM', write.key, 'MAXLEN', '0')
-      redis.call('PEXPIRE', write.key, '1000')
+    elseif write.last then
+      redis.call('DEL', write.key)
+      redis.pcall('SET', write.mark, write.last, 'PX', '1000')
     end
   end
 
@@ -233,9 +310,9 @@ local function apply(writes)
 end
 
 local FIELDS = 6
-local replies, named, at = {}, 0, 1
+local replies, listed, at = {}, 0, 1
 while at <= #ARGV do
-  local writes, earlier = {}, named
+  local writes, named = {}, 0
   local after = at + 1 + ARGV[at] * FIELDS
   for field = at + 1, after - 1, FIELDS do
     local write = {
@@ -243,8 +320,12 @@ while at <= #ARGV do
       new = ARGV[field + 3], ttl = ARGV[field + 4], extra = ARGV[field + 5],
     }
     if write.what ~= 'publish' then
-      named = named + 1
-      write.n, write.key = named - earlier, KEYS[named]
+      named, listed = named + 1, listed + 1
+      write.n, write.key = named, KEYS[listed]
+    end
+    if write.what == 'append' or write.what == 'clear' then
+      listed = listed + 1
+      write.mark = KEYS[listed]
     end
     writes[#writes + 1] = write
   end

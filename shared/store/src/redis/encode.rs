@@ -68,7 +68,7 @@ impl Script {
         let (mut keys, mut arguments): (Vec<Cow<'a, str>>, Vec<Cow<'a, str>>) = Default::default();
         for (batch, judged) in batches {
             let writes = || batch.writes().iter().filter(|w| publish || !matches!(w, Write::Publish { .. }));
-            keys.extend(writes().filter_map(|write| write.name().map(Cow::Borrowed)));
+            keys.extend(writes().flat_map(names));
             arguments.push(writes().count().to_string().into());
             arguments.extend(writes().flat_map(|write| fields(write, judged)));
         }
@@ -78,6 +78,16 @@ impl Script {
         parts.extend(arguments);
         Command(parts)
     }
+}
+
+/// The names of a write that the script uses: its key, or its log with the mark of a log that was cleared.
+fn names(write: &Write) -> impl Iterator<Item = Cow<'_, str>> {
+    let marked = match write {
+        Write::Append { log, keep: Some(_), .. } | Write::Clear { log } => Some(log),
+        _ => None,
+    };
+    let mark = marked.map(|log| Cow::Owned(format!("{}:cleared", log.as_str())));
+    write.name().map(Cow::Borrowed).into_iter().chain(mark)
 }
 
 /// A stored value under a key of `put_if_newer` that the script cannot compare, and the client's comparison: whether
@@ -111,7 +121,8 @@ fn fields<'a>(write: &'a Write, judged: &'a [Judged]) -> [Cow<'a, str>; 6] {
         }
         Write::Delete { .. } => ("delete", none(), none(), none()),
         Write::PutIfNewer { seq, json, ttl, .. } => ("newer", json.into(), life(ttl), seq.to_string().into()),
-        Write::Append { text, keep, .. } => {
+        Write::Append { text, keep: None, .. } => ("extend", text.into(), none(), none()),
+        Write::Append { text, keep: Some(keep), .. } => {
             let trim = keep.about.filter(|about| *about <= MAX_COUNT);
             let about = trim.map_or("".into(), |about| Cow::from(about.max(1).to_string()));
             ("append", text.into(), life(&keep.ttl), about)
@@ -312,7 +323,7 @@ impl Reply {
     /// Decodes the reply to [`Command::set_if_absent`].
     pub(super) fn set_if_absent(self, batch: &Batch, get: bool) -> Result<Outcome, ServerError> {
         match self {
-            // A log, or what a cleared log leaves for a second.
+            // A log, or the empty stream of another program.
             Reply::Error(error) if get && error.is_wrong_type() => Ok(Outcome::Exists),
             Reply::Error(error) => Err(error),
             Reply::Nil if !get => Ok(Outcome::Exists),
@@ -410,10 +421,12 @@ fn named(
 
 /// The expectations that failed. A reply that lists one that holds is invalid.
 fn refused(parts: impl Iterator<Item = Reply>, batch: &Batch) -> Result<Commit, ServerError> {
-    let mismatch = |(write, there): (&Write, Option<String>)| match write.expectation() {
-        Some((key, expect)) if !expect.holds(there.as_deref()) => Ok((key.clone(), there)),
-        _ => Err(nonsense()),
-    };
+    let mismatch =
+        |(write, there): (&Write, Option<String>)| match (write.expectation(), write.existing_log()) {
+            (Some((key, expect)), _) if !expect.holds(there.as_deref()) => Ok((key.clone(), there)),
+            (_, Some(log)) if there.is_none() => Ok((Key::from(log), None)),
+            _ => Err(nonsense()),
+        };
     let found = named(parts, batch)?.into_iter().map(mismatch).collect::<Result<Vec<_>, _>>()?;
     Ok(Commit::Refused(Refusal::new(found)))
 }

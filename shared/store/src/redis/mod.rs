@@ -35,8 +35,11 @@ const MAX_REQUEST_BYTES: usize = 8_000_000;
 #[async_trait]
 trait Transport: Debug + Send + Sync + 'static {
     /// Whether a plain read returns the newest write. Upstash may answer it from a replica that is behind, so there
-    /// every read goes through a script, like the writes.
+    /// every read of a log goes through a script, like the writes.
     const READS_ARE_FRESH: bool;
+
+    /// The command that reads the newest value of a key, and up to how many of them cost less than the script.
+    const READ: (&'static str, usize);
 
     /// Whether a refused `SET … NX GET` returns the stored value. Upstash answers null.
     const SET_NX_RETURNS_VALUE: bool;
@@ -185,19 +188,22 @@ fn max_encoded_size(write: &Write) -> usize {
         };
         text.bytes().map(byte).sum::<usize>()
     };
-    256 + write.texts().chain(write.name()).map(escaped).sum::<usize>()
+    // A log is sent with its mark, which is a little longer.
+    let mark = write.name().filter(|_| matches!(write, Write::Append { .. } | Write::Clear { .. }));
+    256 + write.texts().chain(write.name()).chain(mark).map(escaped).sum::<usize>()
 }
 
 #[async_trait]
 impl<T: Transport> Store for Scripted<T> {
     async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
         let deadline = self.deadline();
-        if T::READS_ARE_FRESH {
-            let commands: Vec<_> = keys.iter().map(|key| Command::of(["GET", key.as_str()])).collect();
+        let (command, at_most) = T::READ;
+        if (1..=at_most).contains(&keys.len()) {
+            let commands: Vec<_> = keys.iter().map(|key| Command::of([command, key.as_str()])).collect();
             let replies = self.exchange(&commands, true, deadline).await?.replies;
-            // A log, or what a cleared log leaves for a second: the script tells them apart.
-            let wrong_type = |reply: &Reply| matches!(reply, Reply::Error(error) if error.is_wrong_type());
-            if !replies.iter().any(wrong_type) {
+            // A log or an empty stream, which the script tells apart, or a server that does not have the command.
+            let needs_script = |reply: &Reply| matches!(reply, Reply::Error(error) if error.is_wrong_type() || error.is_unknown());
+            if !replies.iter().any(needs_script) {
                 return replies.into_iter().map(Reply::text_or_nil).collect();
             }
         }

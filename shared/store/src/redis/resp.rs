@@ -214,6 +214,7 @@ async fn connected(host: &str, port: u16) -> std::io::Result<TcpStream> {
 #[async_trait]
 impl Transport for Resp {
     const READS_ARE_FRESH: bool = true;
+    const READ: (&'static str, usize) = ("GET", usize::MAX);
     const SET_NX_RETURNS_VALUE: bool = true;
     const BATCHES_PER_CALL: usize = 1;
     const SCRIPT_HEAD: &'static str = "";

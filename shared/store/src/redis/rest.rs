@@ -110,6 +110,9 @@ impl Rest {
 #[async_trait]
 impl Transport for Rest {
     const READS_ARE_FRESH: bool = false;
+    // GETEX without an option changes nothing, and is a write command: only the primary runs it. For more keys the script
+    // costs less, with its MGET and EXISTS.
+    const READ: (&'static str, usize) = ("GETEX", 2);
     const SET_NX_RETURNS_VALUE: bool = false;
     const BATCHES_PER_CALL: usize = 50;
     // Without this flag, Upstash locks the whole database while it runs a script.

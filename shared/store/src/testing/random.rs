@@ -83,6 +83,12 @@ impl Field {
                     }
                 }
                 3 => batch = batch.clear(log),
+                4 => {
+                    for _ in 0..1 + random.below(2) {
+                        batch = batch.append_to_existing(log, text(random));
+                        appends += 1;
+                    }
+                }
                 _ => {}
             }
         }

@@ -122,6 +122,57 @@ async fn the_values_of_a_batch_are_read_with_one_command_and_with_two_where_some
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
+async fn one_or_two_values_cost_a_command_each_and_more_of_them_three() {
+    let billed = Billed::open().await;
+    let keys: Vec<Key> = (0..5).map(|n| billed.names.key(&n.to_string())).collect();
+    assert!(applied(&billed.store.commit(&billed.claim("1", "one")).await));
+    for (count, cost) in [(1, 1), (2, 2), (3, 3), (5, 3)] {
+        let (requests, commands) = (billed.gateway.requests(), billed.redis.commands().await);
+        let there = billed.store.get_all(&keys[..count]).await.unwrap();
+        let values = (0..count).map(|n| (n == 1).then(|| "one".to_owned()));
+        assert_eq!(there, values.collect::<Vec<_>>());
+        let asked = (billed.gateway.requests() - requests, billed.redis.commands().await - commands);
+        assert_eq!(asked, (1, cost), "GETEX each; EVALSHA, MGET, EXISTS");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_replica_answers_no_read_of_a_value() {
+    let billed = Billed::open().await;
+    assert!(applied(&billed.store.commit(&billed.claim("k", "old")).await));
+    let client = redis::Client::open(billed.redis.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    // A primary that never answers: the replica keeps what it has, and may be behind.
+    redis::cmd("REPLICAOF").arg(&["127.0.0.1", "1"]).exec_async(&mut connection).await.unwrap();
+    let error = billed.store.get(&billed.names.key("k")).await.unwrap_err();
+    assert!(error.to_string().contains("READONLY"), "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn an_append_to_an_existing_log_costs_one_command_and_any_other_three() {
+    let billed = Billed::open().await;
+    let (log, key) = (billed.names.log("log"), billed.names.key("key"));
+    let first = Batch::new().append(&log, "1", Keep::all_for(HOUR));
+    let (answers, cost) = billed.cost(std::slice::from_ref(&first)).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 4), "EVALSHA, MGET, XADD, PEXPIRE");
+    let (answers, cost) = billed.cost(&[Batch::new().append_to_existing(&log, "2")]).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 2), "EVALSHA, XADD");
+    assert!(applied(&billed.store.commit(&billed.claim("key", "old")).await));
+    let swap = Batch::new().put(&key, Expect::Is("old".into()), "new", HOUR);
+    let (answers, cost) = billed.cost(&[swap.clone().append_to_existing(&log, "3")]).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 4), "EVALSHA, GET, XADD, SET");
+    let (answers, cost) = billed.cost(&[Batch::new().clear(&log)]).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 4), "EVALSHA, XREVRANGE, DEL, SET");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
 async fn an_error_of_one_batch_in_a_call_is_its_own() {
     let billed = Billed::open().await;
     let names = &billed.names;

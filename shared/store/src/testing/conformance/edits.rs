@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{HOUR, Names, SHORT, applied, holds, is, texts};
 use crate::edit::{Edit, Error, Values};
-use crate::idem::{Claimed, Config, Idempotency};
+use crate::idem::{Claimed, Idempotency};
 use crate::lease::{Acquire, Request};
 use crate::testing::{Fault, Faulty, Gate};
 use crate::{Batch, Expect, Keep, Key, Store};
@@ -163,7 +163,7 @@ pub async fn a_recorded_edit_happens_once_whichever_replies_are_lost(store: Arc<
             });
             let lossy: Arc<dyn Store> = lossy;
             for store in [&lossy, &store, &store] {
-                let idem = Idempotency::with_config(Arc::clone(store), Config::default().lease_ttl(SHORT));
+                let idem = Idempotency::with_config(Arc::clone(store), names.idem().lease_ttl(SHORT));
                 match idem.edit(&id, Edit::of(&key), |there| increment(&key, there)).await {
                     Ok(n) => assert_eq!(n, 1, "{first} {second}"),
                     // A read whose reply is lost is not read again: nothing was written, and the key is free.
@@ -178,7 +178,7 @@ pub async fn a_recorded_edit_happens_once_whichever_replies_are_lost(store: Arc<
 pub async fn a_recorded_edit_of_a_run_that_was_taken_over_writes_nothing(store: Arc<dyn Store>) {
     let names = Names::new();
     let (key, id) = (names.key("edited"), format!("{names:?}"));
-    let engine = |ttl| Idempotency::with_config(Arc::clone(&store), Config::default().lease_ttl(ttl));
+    let engine = |ttl| Idempotency::with_config(Arc::clone(&store), names.idem().lease_ttl(ttl));
     let claim = engine(SHORT).call(&id).claim().unwrap();
     let (sent, answer) = (Instant::now(), store.commit(&claim.batch()).await.unwrap());
     let Ok(Claimed::Mine(mut run)) = claim.outcome(sent, answer) else { panic!("nobody else asked") };
@@ -254,7 +254,7 @@ pub async fn an_edit_with_a_record_that_loses_its_lease_frees_its_key(store: Arc
     };
     let token = store.get(&lock).await.unwrap().unwrap();
     applied(&store, Batch::new().put(&lock, is(&token), "another holder", HOUR)).await;
-    let idem = Idempotency::new(Arc::clone(&store));
+    let idem = Idempotency::with_config(Arc::clone(&store), names.idem());
     let guarded = Edit::of(&key).guarded_by(&lease);
     let ended = idem.edit(&id, guarded, |there| increment(&key, there)).await;
     assert!(matches!(ended, Err(crate::idem::Error::Function(Error::LeaseLost))), "{ended:?}");

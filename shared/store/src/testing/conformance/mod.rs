@@ -9,6 +9,7 @@ mod batches;
 mod channels;
 mod clears;
 mod edits;
+mod existing;
 mod leases;
 mod lives;
 mod logs;
@@ -17,11 +18,15 @@ mod sequences;
 mod values;
 mod writes;
 
+use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{FutureExt, LocalBoxFuture};
 use tokio::time::Instant;
 
+use crate::idem::Config;
 use crate::lease::unique_token;
 use crate::{Batch, Channel, Commit, Error, Expect, Key, Log, Store};
 
@@ -29,6 +34,7 @@ pub use batches::*;
 pub use channels::*;
 pub use clears::*;
 pub use edits::*;
+pub use existing::*;
 pub use leases::*;
 pub use lives::*;
 pub use logs::*;
@@ -51,8 +57,12 @@ macro_rules! promises {
             $crate::testing::conformance::$promise(store).await
         }
     };
-    ($attributes:tt $open:expr) => {
-        $crate::promises! { @each $attributes $open;
+    (@list; $($promise:ident)*) => {
+        vec![$(Promise { name: stringify!($promise), check: |store| Box::pin($promise(store)) }),*]
+    };
+    ($attributes:tt $open:expr) => { $crate::promises! { @all @each $attributes $open } };
+    (@all $($use:tt)*) => {
+        $crate::promises! { $($use)*;
             what_was_never_put_is_absent
             connecting_ahead_changes_nothing_however_often_it_is_done
             a_put_that_expects_nothing_happens_once
@@ -128,6 +138,11 @@ macro_rules! promises {
             no_append_is_lost_to_a_clear_that_came_before_it
             several_appends_to_one_log_keep_their_order
             a_batch_has_up_to_fifty_writes
+            an_append_to_an_existing_log_adds_to_its_records
+            an_append_to_an_existing_log_leaves_its_ttl_as_it_is
+            an_append_to_a_log_that_must_exist_is_refused_where_there_is_none
+            an_append_to_a_text_that_is_no_log_writes_nothing
+            a_batch_that_fails_at_one_log_trims_no_other
             a_newer_sequence_replaces_and_an_older_never_does
             an_older_sequence_does_not_hold_up_the_rest
             what_has_no_sequence_is_older_than_any
@@ -146,18 +161,39 @@ macro_rules! promises {
     };
 }
 
+/// A promise, for a program that checks a store outside of a test.
+#[derive(Clone, Copy)]
+pub struct Promise {
+    /// The sentence, with `_` between the words.
+    pub name: &'static str,
+    /// Checks it. Panics if the store breaks it.
+    pub check: fn(Arc<dyn Store>) -> LocalBoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Promise").field(&self.name).finish()
+    }
+}
+
+/// All promises. They write under names that begin with `test:` and are used once; what they write is left behind.
+pub fn promises() -> Vec<Promise> {
+    crate::promises! { @all @list }
+}
+
 const HOUR: Duration = Duration::from_secs(3600);
 /// A life short enough to wait for, and long enough for a few round trips to a busy server.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// What `attempt` observes, if it came to its last look within `limit`; else another attempt, because the machine was too busy
-/// for this one to show anything.
+/// for this one to show anything. A panic after `limit` shows nothing either.
 async fn in_time<T>(limit: Duration, attempt: impl AsyncFn() -> (Instant, T)) -> T {
     for _ in 0..30 {
         let start = Instant::now();
-        let (last_look, observed) = attempt().await;
-        if last_look - start < limit {
-            return observed;
+        match AssertUnwindSafe(attempt()).catch_unwind().await {
+            Ok((last_look, observed)) if last_look - start < limit => return observed,
+            Err(panic) if start.elapsed() < limit => resume_unwind(panic),
+            Ok(_) | Err(_) => {}
         }
     }
     panic!("in thirty attempts none took less than {limit:?}")
@@ -187,6 +223,11 @@ impl Names {
     /// A log.
     pub fn log(&self, name: &str) -> Log {
         Log::new(format!("{}{name}", self.0)).unwrap()
+    }
+
+    /// Settings of an engine whose records are under these names too.
+    fn idem(&self) -> Config {
+        Config::default().prefix(format!("{}idem:", self.0))
     }
 
     /// A channel.
@@ -250,13 +291,13 @@ async fn insist(store: &Arc<dyn Store>, batch: impl Fn() -> Batch) {
 mod tests {
     #[test]
     fn every_promise_is_in_the_list() {
-        let source = include_str!("mod.rs");
-        let list = &source[source.find("{ @each").unwrap()..source.find("const HOUR").unwrap()];
+        let list: Vec<&str> = super::promises().iter().map(|promise| promise.name).collect();
         let subjects = [
             include_str!("batches.rs"),
             include_str!("channels.rs"),
             include_str!("clears.rs"),
             include_str!("edits.rs"),
+            include_str!("existing.rs"),
             include_str!("leases.rs"),
             include_str!("lives.rs"),
             include_str!("logs.rs"),
@@ -272,7 +313,7 @@ mod tests {
             .collect();
         assert!(promises.len() > 40);
         for promise in promises {
-            assert!(list.contains(&format!("{promise}\n")), "{promise} is tested nowhere");
+            assert!(list.contains(&promise), "{promise} is tested nowhere");
         }
     }
 }
