@@ -3,15 +3,24 @@
 use std::sync::OnceLock;
 
 use aws_credential_types::Credentials as AwsCredentials;
+use aws_runtime::invocation_id::InvocationIdInterceptor;
+use aws_runtime::request_info::RequestInfoInterceptor;
+use aws_runtime::service_clock_skew::ServiceClockSkewInterceptor;
+use aws_runtime::user_agent::UserAgentInterceptor;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::StalledStreamProtectionConfig;
-use aws_sdk_dynamodb::config::interceptors::AfterDeserializationInterceptorContextRef;
+use aws_sdk_dynamodb::config::interceptors::{
+    AfterDeserializationInterceptorContextRef, BeforeSerializationInterceptorContextRef,
+};
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Builder, ConfigBag, Intercept, Region, RuntimeComponents};
 use aws_sdk_dynamodb::error::BoxError;
+use aws_smithy_runtime_api::client::interceptors::disable_interceptor;
+use aws_smithy_types::config_bag::{FrozenLayer, Layer};
 
 use super::connector::{Connector, is_answer};
+use super::signer::Signer;
 use crate::{Credentials, Secret};
 
 /// Where the client is from.
@@ -67,11 +76,46 @@ fn own(region: &str, credentials: &Credentials) -> Builder {
     Builder::new()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(region.to_owned()))
+        .push_auth_scheme(Signer::new(region, credentials.clone()))
         .credentials_provider(credentials)
         .http_client(Connector::new())
+        .interceptor(TurnedOff::new())
         // The store has its own deadline.
         .timeout_config(TimeoutConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+}
+
+/// Turns off what the SDK does anew for every request, and is not needed here: it reports its version and features, the
+/// number of the attempt and an id for all attempts, and measures by how much the clock is wrong. [`Connector`] names the
+/// store to the service instead.
+#[derive(Debug)]
+struct TurnedOff(FrozenLayer);
+
+impl TurnedOff {
+    fn new() -> TurnedOff {
+        let cause = "the store does not need it";
+        let mut off = Layer::new("TurnedOff");
+        off.store_put(disable_interceptor::<UserAgentInterceptor>(cause));
+        off.store_put(disable_interceptor::<RequestInfoInterceptor>(cause));
+        off.store_put(disable_interceptor::<InvocationIdInterceptor>(cause));
+        off.store_put(disable_interceptor::<ServiceClockSkewInterceptor>(cause));
+        TurnedOff(off.freeze())
+    }
+}
+
+impl Intercept for TurnedOff {
+    fn name(&self) -> &'static str {
+        "TurnedOff"
+    }
+
+    fn read_before_execution(
+        &self,
+        _: &BeforeSerializationInterceptorContextRef<'_>,
+        config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        config.push_shared_layer(self.0.clone());
+        Ok(())
+    }
 }
 
 /// Checks the answers of a connector that is not ours, as [`Connector`] checks its own.

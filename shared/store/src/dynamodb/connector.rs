@@ -11,11 +11,15 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use http::Response;
+use http::header::{HeaderValue, USER_AGENT};
 use onetap_http::{Bytes, Client, Error};
 use tokio::time::{Instant, timeout_at};
 
 /// A page of a query is at most 1 MB, a batch read 16 MB.
 const MAX_REPLY_BYTES: usize = 20 << 20;
+
+/// What AWS's logs (CloudTrail) call this client.
+const NAME: &str = concat!("onetap-store/", env!("CARGO_PKG_VERSION"));
 
 /// Extra time after the deadline, in which the HTTP client reports whether the request was sent.
 const GRACE: Duration = Duration::from_millis(20);
@@ -60,7 +64,8 @@ impl Connector {
 
     async fn exchange(self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-        let request = request.map(|body| Bytes::copy_from_slice(body.bytes().unwrap_or_default()));
+        let mut request = request.map(|body| Bytes::copy_from_slice(body.bytes().unwrap_or_default()));
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(NAME));
         // Every request is made inside `by`.
         let deadline = DEADLINE.try_with(|deadline| *deadline).unwrap_or_else(|_| Instant::now());
         if CONNECT_ONLY.try_with(|()| ()).is_ok() {

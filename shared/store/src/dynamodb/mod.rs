@@ -15,6 +15,7 @@ mod join;
 mod plan;
 mod read;
 mod send;
+mod signer;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -79,12 +79,14 @@ impl From<Failure> for Error {
 }
 
 /// Sends a request. If the connection breaks and the request is repeatable, sets `lost` and sends it once more.
+///
+/// The future of a request has several kilobytes. It is boxed, because a future is copied each time it is passed on.
 macro_rules! retry_once_if {
     ($repeatable:expr, $lost:expr, $send:expr) => {
-        match $send.await {
+        match Box::pin($send).await {
             Err(Failure::Interrupted(_)) if $repeatable => {
                 *$lost = true;
-                $send.await
+                Box::pin($send).await
             }
             sent => sent,
         }
@@ -444,10 +446,12 @@ fn error_of_code(code: Option<&str>) -> Error {
         Some("ResourceNotFoundException") => {
             Error::rejected("the table that DYNAMODB_TABLE names does not exist in this account and region")
         }
+        Some(code @ "InvalidSignatureException") => Error::rejected(format!(
+            "{code}: the AWS credentials are wrong, or this machine's clock is wrong by minutes"
+        )),
         Some(
             code @ ("AccessDeniedException"
             | "UnrecognizedClientException"
-            | "InvalidSignatureException"
             | "ExpiredTokenException"
             | "IncompleteSignatureException"
             | "MissingAuthenticationTokenException"),

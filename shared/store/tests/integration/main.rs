@@ -8,6 +8,7 @@ mod dynamodb_clear;
 mod dynamodb_client;
 mod dynamodb_join;
 mod dynamodb_local;
+mod dynamodb_request;
 mod examples;
 mod grpc_layer;
 mod http_layer;
