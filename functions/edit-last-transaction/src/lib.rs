@@ -14,7 +14,7 @@ use std::sync::Arc;
 use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
 use onetap_config::{ConfigError, Variables};
-use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Patch, Step, etag, texts};
+use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Moment, Patch, Step, etag, texts};
 use onetap_store::idem::Idempotency;
 use onetap_store::{Batch, Edit, Store, Values, open, warm_up};
 use tokio::time::Instant;
@@ -38,6 +38,7 @@ pub struct EditLastTransaction {
     store: Arc<dyn Store>,
     idem: Idempotency,
     config: Config,
+    clock: fn() -> Moment,
 }
 
 impl fmt::Debug for EditLastTransaction {
@@ -50,7 +51,14 @@ impl EditLastTransaction {
     /// The function over `store`.
     pub fn new(store: Arc<dyn Store>, config: Config) -> EditLastTransaction {
         let idem = Idempotency::with_config(Arc::clone(&store), config.idem.clone());
-        EditLastTransaction { store, idem, config }
+        EditLastTransaction { store, idem, config, clock: Moment::now }
+    }
+
+    /// The same with another clock in place of the system's, for a test whose result would depend on the hour.
+    #[must_use]
+    pub fn with_clock(mut self, clock: fn() -> Moment) -> EditLastTransaction {
+        self.clock = clock;
+        self
     }
 
     /// The function that these variables describe.
@@ -117,7 +125,7 @@ impl EditLastTransaction {
                 Err(invalid) => failed(&ChangeError::Invalid(invalid), book.life()),
             },
             Method::DELETE => {
-                let attempt = Attempt::new(Change::Delete, if_match(request.headers()));
+                let attempt = self.attempt(Change::Delete, request);
                 match self.make(attempt, &book, deadline(request)).await {
                     Ok(_) => empty(StatusCode::NO_CONTENT),
                     Err(failure) => failed(&failure, book.life()),
@@ -140,6 +148,10 @@ impl EditLastTransaction {
         }
     }
 
+    fn attempt<B>(&self, change: Change, request: &Request<B>) -> Attempt {
+        Attempt::new(change, if_match(request.headers())).at((self.clock)())
+    }
+
     /// Makes the change, however often it is asked for.
     async fn make(
         &self,
@@ -160,7 +172,7 @@ impl EditLastTransaction {
         success: fn(&Step) -> Success,
     ) -> Answer {
         let deadline = deadline(request);
-        let attempt = Attempt::new(change, if_match(request.headers()));
+        let attempt = self.attempt(change, request);
         let key = match idempotency_key(request.headers()) {
             Ok(Some(key)) => key,
             Ok(None) => {

@@ -2,7 +2,7 @@
 
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, HeaderValue, VARY};
 use http::{Request, StatusCode};
-use onetap_ledger::{Book, ChangeError, Moment, Month, Statement, etag};
+use onetap_ledger::{Book, ChangeError, Month, Statement, etag};
 use onetap_store::{Error, Observed, read_to_end};
 use tokio::time::{Instant, timeout_at};
 
@@ -22,7 +22,7 @@ impl EditLastTransaction {
             Ok(asked) => asked,
             Err(wrong) => return refusal(StatusCode::BAD_REQUEST, &wrong),
         };
-        let month = asked.month.unwrap_or_else(|| Month::from(Moment::now().date()));
+        let month = asked.month.unwrap_or_else(|| Month::from((self.clock)().date()));
         let statement = match self.statement(book, month, deadline(request)).await {
             Ok(statement) => statement,
             Err(Error::Decode { .. }) => return failed(&ChangeError::Broken, book.life()),

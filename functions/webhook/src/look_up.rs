@@ -78,7 +78,8 @@ async fn answer_and_edit(
             if_store_is_up(user.map(|user| UserEdit::profile(user, changes, Some(answer))))
         }
         Plan::Book(change) => {
-            if_store_is_up(user.map(|user| Ok(UserEdit::book(book(session, user)?, change.clone()))))
+            let edit = |user| Ok(UserEdit::book(book(session, user)?, change.clone(), session.now));
+            if_store_is_up(user.map(edit))
         }
         Plan::HalfSaid(words, say) => {
             let answer = say.as_ref().map(replies::say);

@@ -2,7 +2,7 @@
 //! brings.
 
 use onetap_ledger::chat::{self, Pending, Sentence};
-use onetap_ledger::{Attempt, Book, Change, Remaining, erase, texts};
+use onetap_ledger::{Attempt, Book, Change, Moment, Remaining, erase, texts};
 use onetap_line::Messages;
 use onetap_store::{Batch, Edit, Error, Expect, Key, Values};
 
@@ -32,8 +32,8 @@ impl UserEdit {
         Ok(UserEdit::Profile(profile_key(user)?, changes, answer))
     }
 
-    pub(crate) fn book(book: Book, change: Change) -> UserEdit {
-        UserEdit::Book(book, Attempt::new(change, None))
+    pub(crate) fn book(book: Book, change: Change, now: Moment) -> UserEdit {
+        UserEdit::Book(book, Attempt::new(change, None).at(now))
     }
 
     /// The edit of the store, with [`step`](UserEdit::step) as its step.

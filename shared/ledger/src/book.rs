@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use onetap_store::{Error, Keep, Key, Log, Ttl};
 
-use crate::{Config, Month};
+use crate::{Config, Moment, Month};
+
+/// The edits that do not renew the TTL of their month shorten its retention by up to this part.
+const MAX_SHORTENING: u32 = 100;
 
 /// The keys of one user's ledger. `Debug` does not show whose.
 ///
@@ -74,7 +77,8 @@ impl Book {
         self.config.last_transaction
     }
 
-    /// How long a month is kept after its last record.
+    /// How long a month is kept after its last entry. Most [edits](Book::renews_at) of it do not renew this time, so after an
+    /// edit it may be up to a hundredth less.
     pub fn retention(&self) -> Ttl {
         self.config.retention
     }
@@ -82,5 +86,26 @@ impl Book {
     /// A month keeps all of its records.
     pub(crate) fn keep(&self) -> Keep {
         Keep::all_for(self.config.retention)
+    }
+
+    /// Whether an edit at `now` renews the TTL of its month. Time is divided into slots, each as long as the last
+    /// transaction can be edited after its last write. So a transaction that is edited on and on is edited in every slot, and
+    /// it is enough that the edits of one slot in many renew.
+    pub fn renews_at(&self, now: Moment) -> bool {
+        let slot = now.unix().div_euclid(i64::try_from(self.life().as_secs().max(1)).unwrap_or(i64::MAX));
+        match self.config.retention {
+            Ttl::Forever => false,
+            Ttl::Of(_) => self.renewal_period().is_none_or(|slots| slot.rem_euclid(slots.into()) == 0),
+        }
+    }
+
+    /// From one slot whose edits renew to the next, in slots; `None` if every edit renews. One slot more is left for clocks
+    /// that differ.
+    fn renewal_period(&self) -> Option<u32> {
+        let Ttl::Of(retention) = self.config.retention else { return None };
+        let shortening = (retention / MAX_SHORTENING).as_secs();
+        let slots =
+            u32::try_from(shortening / self.life().as_secs().max(1)).unwrap_or(u32::MAX).checked_sub(1)?;
+        (slots > 1).then_some(slots)
     }
 }

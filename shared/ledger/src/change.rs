@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use onetap_store::{Batch, Edit, Error, Expect, Values};
+use onetap_store::{Batch, Edit, Error, Expect, Key, Log, Values};
 
 use crate::chat::Note;
-use crate::journal::records;
-use crate::{Book, ChangeError, Entry, IfMatch, Invalid, Moment, Months, Patch, etag};
+use crate::journal::{LedgerRecord, records};
+use crate::{Book, ChangeError, Entry, Field, IfMatch, Invalid, Moment, Month, Months, Patch, etag};
 
 /// A requested change of the last transaction.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub enum Change {
 pub struct Attempt {
     change: Change,
     condition: Option<IfMatch>,
+    /// When it is made, if that is known.
+    now: Option<Moment>,
     /// The `交易ID` of the first transaction that was read.
     target: Option<String>,
 }
@@ -51,7 +53,14 @@ pub struct Attempt {
 impl Attempt {
     /// An attempt at `change`, on condition that the last transaction matches `condition`.
     pub fn new(change: Change, condition: Option<IfMatch>) -> Attempt {
-        Attempt { change, condition, target: None }
+        Attempt { change, condition, now: None, target: None }
+    }
+
+    /// The same attempt, made at `now`. Then most edits and deletions cost less: they leave the TTL of the month as it is,
+    /// because it was set a short time ago. Without a time each of them renews it.
+    #[must_use]
+    pub fn at(self, now: Moment) -> Attempt {
+        Attempt { now: Some(now), ..self }
     }
 
     /// The change.
@@ -61,7 +70,8 @@ impl Attempt {
 
     /// The read-modify-write on the store that makes the change. Its step is [`write`](Attempt::write).
     pub fn edit(&self, book: &Book) -> Edit<'static> {
-        let edit = Edit::of_all([book.last_transaction().clone(), book.months().clone()]);
+        let months = (!self.leaves_months(book)).then(|| book.months().clone());
+        let edit = Edit::of_all([book.last_transaction().clone()].into_iter().chain(months));
         // A note gets a new id on every retry, so it is not idempotent. The other changes are.
         let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.idempotent() };
         if self.reads_first() { edit } else { edit.guessing_absent() }
@@ -71,6 +81,16 @@ impl Attempt {
     /// none; if that is wrong, the refusal contains the values.
     fn reads_first(&self) -> bool {
         self.condition.is_some() || matches!(self.change, Change::Edit(_) | Change::Delete)
+    }
+
+    /// Whether it neither reads nor writes the list of months: the entry stays in its month, and nothing is renewed.
+    fn leaves_months(&self, book: &Book) -> bool {
+        let stays = match &self.change {
+            Change::Edit(patch) => patch.fields().all(|field| field != Field::Date),
+            Change::Delete => true,
+            Change::Put(_) | Change::Note(_) => false,
+        };
+        stays && self.now.is_some_and(|now| !book.renews_at(now))
     }
 
     /// The batch to commit over the stored values, and the step that it makes.
@@ -83,7 +103,8 @@ impl Attempt {
             Change::Note(_) => months.last_id = months.last_id.max(ids.max()),
             Change::Edit(_) | Change::Delete => {}
         }
-        let batch = step.batch(book, there, months).map_err(ChangeError::Unwritable)?;
+        let leaves_months = self.leaves_months(book);
+        let batch = step.batch(book, there, months, leaves_months).map_err(ChangeError::Unwritable)?;
         Ok((batch, step))
     }
 
@@ -166,7 +187,16 @@ impl fmt::Debug for Step {
 impl Step {
     /// The batch: the last transaction, the records of the journal and the months that have a log. It is refused unless the
     /// last transaction and the months are still those that the step was computed from.
-    fn batch(&self, book: &Book, there: &Values, mut months: Months) -> Result<Batch, Error> {
+    ///
+    /// With `leaves_months` the months are left out. Then the log of the entry must exist: if another program wrote the entry,
+    /// there may be none, and the refusal says so.
+    fn batch(
+        &self,
+        book: &Book,
+        there: &Values,
+        mut months: Months,
+        leaves_months: bool,
+    ) -> Result<Batch, Error> {
         let key = book.last_transaction();
         let after = self.after();
         let mut batch = match (&self.before, &after) {
@@ -178,10 +208,21 @@ impl Step {
             (None, None) => Batch::new(),
         };
         let records = records(self.before().as_ref(), &self.entries);
-        // The stored value is already this one, as for a request that was repeated: there is nothing to record. (If the ledger
-        // does not know the month, another program wrote the value.)
-        if self.before == after && records.iter().all(|(month, _)| months.with_log.contains(month)) {
+        // The stored value is already this one, as for a request that was repeated: there is nothing to record. (If the list was
+        // read and does not have the month, another program wrote the value, and it is recorded.)
+        let is_known = |(month, _): &(Month, _)| leaves_months || months.with_log.contains(month);
+        if self.before == after && records.iter().all(is_known) {
             return Ok(batch);
+        }
+        if leaves_months && !there.knows(book.months()) {
+            let logs = records.iter().map(|(month, _)| book.log(*month)).collect::<Result<Vec<Log>, _>>()?;
+            let is_missing = |log| there.knows(&Key::from(log));
+            if !logs.iter().any(is_missing) {
+                let append = |batch: Batch, (log, (_, record)): (&Log, &(_, LedgerRecord))| {
+                    batch.append_to_existing(log, record.to_json())
+                };
+                return Ok(logs.iter().zip(&records).fold(batch, append));
+            }
         }
         for (month, record) in records {
             months.add(month);

@@ -10,7 +10,8 @@ use onetap_store::Ttl;
 pub struct Config {
     /// How long the last transaction can be edited after it was written (`LAST_TRANSACTION_TTL`).
     pub last_transaction: Duration,
-    /// How long a month is kept after its last record (`LEDGER_RETENTION_DAYS`; 0 is for ever).
+    /// How long a month is kept after its last record (`LEDGER_RETENTION_DAYS`; 0 is for ever); if that is an edit, up to a
+    /// hundredth less.
     pub retention: Ttl,
 }
 

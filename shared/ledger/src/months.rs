@@ -15,8 +15,9 @@ const MAX_AHEAD_HOURS: u32 = 24;
 
 /// The value of `user:{user_id}:ledger`: which months have a log, and the latest `交易ID`.
 ///
-/// Every change of the ledger writes it in its own commit. So an erasure, which removes the logs that it names, and a change
-/// that comes at the same time are never both unaware of each other.
+/// Every change of the ledger writes it in its own commit, or changes a last transaction in a month that is in it. So an
+/// erasure, which removes the logs that it names and the last transaction, and a change that comes at the same time are never
+/// both unaware of each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Months {
     /// Months with a log.

@@ -4,4 +4,5 @@
 mod chat;
 mod erase;
 mod model;
+mod retention;
 mod swap;

@@ -300,7 +300,7 @@ impl World {
 
     /// Makes a change, with a key twice: what comes again changes nothing, and is told the same.
     async fn make(&mut self, change: Change, keyed: bool) -> Result<Step, ChangeError> {
-        let mut attempt = Attempt::new(change.clone(), None);
+        let mut attempt = Attempt::new(change.clone(), None).at(self.now);
         let (store, book) = (&*self.store, &self.book);
         if !keyed {
             return Ok(attempt.edit(book).apply(store, |there| attempt.write(book, there)).await?);
@@ -321,7 +321,7 @@ impl World {
             Err(idem::Error::Function(error)) => return Err(error.into()),
             Err(error) => panic!("{error:?}"),
         };
-        let mut again = Attempt::new(change, None);
+        let mut again = Attempt::new(change, None).at(self.now);
         let replay = self.idem.edit(&key, again.edit(book), |there| once(there, &mut again, &mut None)).await;
         assert_eq!(replay.unwrap(), told);
         Ok(first.unwrap())

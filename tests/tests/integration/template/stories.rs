@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use job_events::JobEvents;
 use lambda_http::request::from_str;
 use onetap_config::{ConfigError, Secret, Variables};
+use onetap_ledger::{Book, Moment};
 use onetap_line::testing::MessagingApi;
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy};
@@ -259,6 +260,12 @@ impl Stage {
     }
 }
 
+/// Now, or in an hour if the edits of this one renew the TTL of their month, which costs more.
+fn usual_hour() -> Moment {
+    let (now, book) = (Moment::now(), Book::new("U1", onetap_ledger::Config::default()).unwrap());
+    if book.renews_at(now) { now.plus_hours(1) } else { now }
+}
+
 /// A process of a function.
 pub enum Instance {
     Webhook(Box<Webhook>),
@@ -277,10 +284,14 @@ impl Instance {
                 let weather =
                     Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
                 let (store, config) = (onetap_store::open(&store).unwrap(), patient_config(&variables));
-                Instance::Webhook(Box::new(Webhook::new(store, weather, &http, config).unwrap()))
+                let webhook = Webhook::new(store, weather, &http, config).unwrap();
+                Instance::Webhook(Box::new(webhook.with_clock(usual_hour)))
             }
             Function::Consumer => Instance::Consumer(QueueConsumer::from_variables(&variables).unwrap()),
-            Function::Edit => Instance::Edit(EditLastTransaction::from_variables(&variables).unwrap()),
+            Function::Edit => {
+                let edit = EditLastTransaction::from_variables(&variables).unwrap();
+                Instance::Edit(edit.with_clock(usual_hour))
+            }
             Function::Gateway => panic!("a stream is read to its end, in a story"),
         }
     }
