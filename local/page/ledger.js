@@ -1,5 +1,5 @@
-// The ledger: a month of the user's entries, read again whenever the user's list of months is written. Every change of the
-// ledger writes it.
+// The ledger: a month of the user's entries, read again whenever the user's list of months or last transaction is written.
+// Every change of the ledger writes one of them.
 import { $, el, frame, tick } from "./dom.js";
 import { bearer, save, send } from "./api.js";
 import { on, taipei } from "./live.js";
@@ -34,8 +34,8 @@ const path = () => `/users/${user}/transactions?month=${month()}`;
 
 export function start() {
   on("keys", ({ set, gone }) => {
-    const key = `user:${user}:ledger`;
-    if (gone.includes(key) || set.some((entry) => entry.key === key)) refresh();
+    const written = new Set([...gone, ...set.map((entry) => entry.key)]);
+    if (written.has(`user:${user}:ledger`) || written.has(`user:${user}:last_transaction`)) refresh();
   });
   on("settings", ({ store }) => {
     if (store.down === down) return;

@@ -51,7 +51,7 @@ fn yes() -> bool {
 pub(crate) struct Delivered {
     id: String,
     /// 0 if there was no response.
-    status: u16,
+    pub(crate) status: u16,
     ms: u64,
     events: Vec<DeliveredEvent>,
 }

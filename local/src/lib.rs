@@ -2,14 +2,15 @@
 //!
 //! Layout: `program` is `cargo local`; `arguments`, `environment` and `start` read its input and start it. `server` is
 //! the port, with `admission` as its limit; `control` is the playground's own API, with `deliver` and `origin` beside
-//! it. `outage_store` over `observed_store` is the store of all functions, `crashing_store` the consumer's; `queue` and
-//! `line` stand in for SQS and LINE, and `weather` for providers that fail. `view` is what the page shows, `live` streams
+//! it. `outage_store` over `observed_store` is the store of all functions, `crashing_store` the consumer's; `queue`,
+//! `line` and `channel` stand in for SQS and LINE, and `weather` for providers that fail. `view` is what the page shows, `live` streams
 //! it, `page` holds the page's files. `demo` is the story, told through `client`;
 //! `event_source` is a client that reconnects and resumes as browsers do, `event_format` what both read.
 
 mod admission;
 pub mod arguments;
 mod bounded_map;
+mod channel;
 pub mod client;
 mod clock;
 mod control;

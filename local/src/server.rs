@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use webhook::Endings;
 
 use crate::admission::{Admission, too_many_requests};
+use crate::channel;
 use crate::control;
 use crate::deliver::DELIVERY_HEADER;
 use crate::page::FILES;
@@ -133,7 +134,8 @@ async fn route(runner: &Arc<Runner>, request: Request<Bytes>) -> Result<Response
             Ok(runner.job_events.handle(request).await.map(|body| until_shutdown(body, shutdown)))
         }
         ["v2", "bot", ..] => {
-            let (status, body) = runner.line.answer(&request);
+            let about_channel = channel::answer(runner, &request).await;
+            let (status, body) = about_channel.unwrap_or_else(|| runner.line.answer(&request));
             Ok(whole_response(status, "application/json", body))
         }
         ["metrics"] => {

@@ -41,6 +41,9 @@ async fn every_path_answers() {
         (Method::GET, "/jobs/job-1?domain=scan", 401),
         (Method::POST, "/line/webhook", 401),
         (Method::POST, "/v2/bot/message/reply", 401),
+        (Method::GET, "/v2/bot/info", 401),
+        (Method::POST, "/v2/bot/channel/webhook/test", 401),
+        (Method::GET, "/v2/bot/nothing", 404),
         (Method::GET, "/nowhere", 404),
         (Method::GET, "/playground/nothing", 404),
         (Method::GET, "/playground/../Cargo.toml", 404),
@@ -323,6 +326,26 @@ async fn whoever_has_the_secret_may_play_line() {
             (StatusCode::BAD_REQUEST, json!({"message": "Invalid reply token"}))
         );
     }
+}
+
+#[tokio::test]
+async fn the_stub_tells_about_its_channel_and_tests_the_webhook() {
+    let runner = Runner::start().await;
+    let bearer = format!("Bearer {}", runner.secret("LINE_CHANNEL_ACCESS_TOKEN"));
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let call = async |method, path: &str| {
+        let answer = runner.client.call(method, path, &headers, "{}").await.unwrap();
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        answer.json
+    };
+    assert_eq!(call(Method::GET, "/v2/bot/info").await["displayName"], "the playground");
+    let endpoint = format!("{}/line/webhook", runner.local.url());
+    let webhook = call(Method::GET, "/v2/bot/channel/webhook/endpoint").await;
+    assert_eq!(webhook, json!({ "endpoint": endpoint, "active": true }));
+    assert_eq!(call(Method::GET, "/v2/bot/message/quota").await, json!({ "type": "none" }));
+    assert_eq!(call(Method::GET, "/v2/bot/message/quota/consumption").await, json!({ "totalUsage": 0 }));
+    let test = call(Method::POST, "/v2/bot/channel/webhook/test").await;
+    assert_eq!((&test["success"], &test["statusCode"]), (&true.into(), &200.into()));
 }
 
 #[tokio::test]
