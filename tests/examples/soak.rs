@@ -71,8 +71,9 @@ async fn main() -> ExitCode {
     }
     progress(&table, &settings.backends, started);
     let Ok(table) = table.lock() else { return ExitCode::FAILURE };
-    println!("\n{}", table.markdown());
-    if let Err(error) = std::fs::write("target/soak.md", table.markdown()) {
+    let tables = format!("{}\n{}", table.markdown(), table.operations());
+    println!("\n{tables}");
+    if let Err(error) = std::fs::write("target/soak.md", tables) {
         eprintln!("target/soak.md cannot be written: {error}");
     }
     let sound = settings.backends.iter().all(|backend| table.total(*backend).0.violations == 0);

@@ -156,10 +156,10 @@ enum Work {
 
 impl Work {
     fn new(asked: &Asked) -> Work {
+        let now = Moment::from_unix(NOW).expect("a moment of this century");
         let change = match asked {
             Asked::Note(items) => {
                 let lines: Vec<String> = items.iter().map(|item| format!("{item} 5 現金")).collect();
-                let now = Moment::from_unix(NOW).expect("a moment of this century");
                 match parse(&lines.join("\n"), now) {
                     Sentence::Note(note) => Change::Note(note),
                     other => panic!("{lines:?} is {other:?}"),
@@ -179,7 +179,7 @@ impl Work {
             Asked::Erase => return Work::Erase,
         };
         let repeats = !matches!(change, Change::Note(_));
-        Work::Change(Box::new(Attempt::new(change, None)), repeats)
+        Work::Change(Box::new(Attempt::new(change, None).at(now)), repeats)
     }
 
     /// Whether it is made again after a lost reply.

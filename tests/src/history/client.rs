@@ -7,30 +7,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_store::idem::{self, Idempotency, Policy, Returned};
-use onetap_store::lease::{self, Acquire, Release, Renewal};
-use onetap_store::{
-    Batch, Commit, Edit, Error, Expect, Found, Keep, Key, Lease, Log, Position, Store, Value, Values,
-};
+use onetap_store::idem::{self, Claimed, Idempotency, Policy, Returned};
+use onetap_store::{Batch, Edit, Error, Keep, Key, Log, Position, Store, Values};
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::book::{self, Asked, BOOK_KEY_PART};
 use super::check::number;
-use super::event::{Answer, Call, Change, Expected, Layer};
+use super::event::{Answer, Call, Layer};
 use super::journal::Journal;
+use super::publish::{NEWEST_KEY_PART, Publication};
 use super::recorder::Recorder;
+use super::sabotage::Fence;
 use super::seed::Seed;
 
 /// Prefix of the keys of idempotency records.
 pub const RECORD_PREFIX: &str = "idem:";
 /// Part of the name of every counter that is incremented by compare-and-swap only.
 pub const CAS_KEY_PART: &str = "/swap/";
+/// Part of the name of every idempotency key whose function runs at most once.
+pub const AT_MOST_ONCE_KEY_PART: &str = "/once/";
+/// Part of the name of every event's marker.
+pub const EVENT_KEY_PART: &str = "/event/";
 
 /// A TTL that is longer than any run.
-const TTL_BEYOND_RUN: Duration = Duration::from_secs(3600);
+pub(super) const TTL_BEYOND_RUN: Duration = Duration::from_secs(3600);
 /// More records than any log of a round has.
 const WHOLE_LOG: usize = 10_000;
+/// How many records a follower reads at a time.
+const PAGE: usize = 3;
 
 /// The parameters of a run, the same for all clients.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,21 +52,23 @@ pub struct Plan {
     pub lease: Duration,
     /// Longest pause between two operations.
     pub pause: Duration,
+    /// A fence of the clients that is down.
+    pub sabotage: Option<Fence>,
 }
 
 /// One client.
 #[derive(Debug)]
 pub struct Client {
-    store: Arc<dyn Store>,
-    idem: Idempotency,
-    journal: Arc<Journal>,
-    plan: Plan,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) idem: Idempotency,
+    pub(super) journal: Arc<Journal>,
+    pub(super) plan: Plan,
     name: String,
-    seed: Seed,
+    pub(super) seed: Seed,
     /// Number of unique values so far.
     values_made: u64,
     /// The round of the current operation: all of its names are of this round.
-    round: u64,
+    pub(super) round: u64,
     /// The log that it read last, and the last position.
     read: Option<(String, Position)>,
 }
@@ -81,13 +88,7 @@ impl Client {
         name: String,
         seed: Seed,
     ) -> Client {
-        let config = idem::Config::default()
-            .prefix(RECORD_PREFIX)
-            .result_ttl(TTL_BEYOND_RUN)
-            .lease_ttl(plan.lease)
-            .wait_timeout(plan.lease * 2)
-            .wait_interval(Duration::from_millis(20));
-        let idem = Idempotency::with_config(Arc::clone(&store), config);
+        let idem = idempotency(&store, &plan, Policy::AtLeastOnce);
         Client { store, idem, journal, plan, name, seed, values_made: 0, round: 0, read: None }
     }
 
@@ -100,14 +101,16 @@ impl Client {
             }
             self.round = now.saturating_sub(self.plan.start) / self.plan.round;
             match self.seed.below(100) {
-                0..16 => self.swap().await,
-                16..40 => self.lock().await,
+                0..15 => self.swap().await,
+                15..32 => self.lock().await,
+                32..40 => self.visit().await,
                 40..50 => self.keep_book().await,
-                50..58 => self.execute().await,
-                58..64 => self.run_at_most_once().await,
-                64..76 => self.deposit().await,
-                76..91 => self.publish().await,
-                91..95 => self.use_slate().await,
+                50..57 => self.execute().await,
+                57..62 => self.run_at_most_once().await,
+                62..72 => self.deposit().await,
+                72..84 => self.publish().await,
+                84..88 => self.use_slate().await,
+                88..95 => self.receive().await,
                 _ => self.read_something().await,
             }
             let pause = self.seed.up_to(self.plan.pause);
@@ -126,86 +129,6 @@ impl Client {
         };
         // The checker uses the store's answers, which are recorded.
         let _ = Edit::of(&key).apply(&*store, step).await;
-    }
-
-    /// Acquires a lock, works under it, sometimes for longer than its lease, and usually releases it.
-    async fn lock(&mut self) {
-        let lock = self.key("lock", 2);
-        let data = self.name_of("data", &lock);
-        let ttl = self.plan.lease;
-        let call_id = self.journal.call(
-            Layer::Api,
-            Call::Acquire { key: lock.as_str().to_owned(), ttl: u64::try_from(ttl.as_millis()).unwrap_or(0) },
-        );
-        let mut lease = match lease::Request::new(lock.clone()).ttl(ttl).acquire(&self.store).await {
-            Ok(Acquire::Acquired(lease)) => lease,
-            Ok(Acquire::Held) => return self.journal.answer(call_id, Answer::Nothing("held".to_owned())),
-            Err(error) => return self.journal.answer(call_id, (&error).into()),
-        };
-        let token = token(&lease);
-        self.journal.answer(call_id, Answer::Acquired(token.clone()));
-        for _ in 0..=self.seed.below(3) {
-            let long = self.seed.percent(15);
-            let work = self.seed.up_to(if long { ttl * 2 } else { ttl / 4 });
-            sleep(work).await;
-            if self.seed.percent(40) {
-                self.renew(&mut lease, &lock, &token).await;
-            } else {
-                self.write_under(&lease, &lock, &token, &data).await;
-            }
-        }
-        if self.seed.percent(80) {
-            self.release(lease, &lock, &token).await;
-        }
-    }
-
-    async fn renew(&self, lease: &mut Lease, lock: &Key, token: &str) {
-        let ttl = u64::try_from(self.plan.lease.as_millis()).ok();
-        let (key, value) = (lock.as_str().to_owned(), Some(token.to_owned()));
-        let intended = Change::Put { key: key.clone(), expect: Expected::Is(token.to_owned()), value, ttl };
-        let call_id = self.journal.call(Layer::Api, Call::Commit(vec![intended]));
-        let answer = match lease.renew().await {
-            Ok(Renewal::Renewed) => Answer::Applied(Vec::new()),
-            Ok(Renewal::Lapsed) => Answer::Refused(vec![(key, None)]),
-            Ok(_) => Answer::Refused(Vec::new()),
-            Err(error) => (&error).into(),
-        };
-        self.journal.answer(call_id, answer);
-    }
-
-    /// Writes data that only the holder may write. It does not check whether it still holds the lock: the batch has the
-    /// lock's token as a fencing token, and the store must refuse it.
-    async fn write_under(&mut self, lease: &Lease, lock: &Key, token: &str, data: &Key) {
-        let Ok(there) = self.store.get(data).await else { return };
-        let value = format!("{} {}", number(there.as_deref()) + 1, self.unique());
-        let expected = there.clone().map_or(Expected::Absent, Expected::Is);
-        let ttl = u64::try_from(TTL_BEYOND_RUN.as_millis()).ok();
-        let intended = vec![
-            Change::Check { key: lock.as_str().to_owned(), expect: Expected::Is(token.to_owned()) },
-            Change::Put { key: data.as_str().to_owned(), expect: expected, value: Some(value.clone()), ttl },
-        ];
-        let call_id = self.journal.call(Layer::Api, Call::Commit(intended));
-        let batch = lease.guard(Batch::new().put(data, expect(there), value, TTL_BEYOND_RUN));
-        let answer = match self.store.commit(&batch).await {
-            Ok(Commit::Applied(_)) => Answer::Applied(Vec::new()),
-            Ok(Commit::Refused(_)) => Answer::Refused(Vec::new()),
-            Err(error) => (&error).into(),
-        };
-        self.journal.answer(call_id, answer);
-    }
-
-    async fn release(&self, lease: Lease, lock: &Key, token: &str) {
-        let expect = Expected::AbsentOr(token.to_owned());
-        let intended = Change::Delete { key: lock.as_str().to_owned(), expect };
-        let call_id = self.journal.call(Layer::Api, Call::Commit(vec![intended]));
-        let answer = match lease.release().await {
-            Ok(Release::Released) => Answer::Applied(Vec::new()),
-            // Somebody else holds it. Either the lease expired, or our release was applied and its answer was lost: the
-            // answer does not tell.
-            Ok(Release::Outlasted) => Answer::Unknown,
-            Err(error) => (&error).into(),
-        };
-        self.journal.answer(call_id, answer);
     }
 
     /// An idempotent call that several clients make. Sometimes it fails, or takes longer than its lease.
@@ -252,45 +175,45 @@ impl Client {
             let writes = Batch::new().put(&counter, there.expect(&counter), next.as_str(), TTL_BEYOND_RUN);
             Ok::<_, Error>((writes, next))
         };
-        // There are two ways to write with a record. The second first assumes that the keys are absent.
-        let answer = match self.seed.percent(50) {
-            true => result(self.idem.edit(&key, Edit::of(&counter), deposit).await),
-            false => result(self.idem.transact(&key, async |there| deposit(&there)).await),
+        // There are three ways to write with a record. The second first assumes that the keys are absent.
+        let answer = match self.seed.below(3) {
+            0 => result(self.idem.edit(&key, Edit::of(&counter), deposit).await),
+            1 => result(self.idem.transact(&key, async |there| deposit(&there)).await),
+            _ => self.claim_and_record(&key, Edit::of(&counter), deposit).await,
         };
         self.journal.answer(call_id, answer);
     }
 
-    /// Appends one record for an event that several clients publish. Retries until the outcome is known.
+    /// Makes an edit under a claim that was sent by hand. Without the claim, and after a failure, it gives up.
+    async fn claim_and_record(
+        &self,
+        key: &str,
+        edit: Edit<'_>,
+        step: impl FnMut(&Values) -> Result<(Batch, String), Error>,
+    ) -> Answer {
+        let (claim, sent) = (self.idem.call(key).claim().expect("a short key"), Instant::now());
+        let answer = self.store.commit(&claim.batch()).await;
+        let recorded = match answer.and_then(|answer| claim.outcome(sent, answer)) {
+            Ok(Claimed::Mine(mut run)) => edit.record(&*self.store, &mut run, step).await.ok(),
+            Ok(Claimed::Done(done)) => done.value().ok(),
+            _ => None,
+        };
+        recorded.map_or(Answer::Nothing("not recorded".to_owned()), Answer::Result)
+    }
+
+    /// Appends one record for an event that several clients publish, and keeps the newest event of its subject. Retries until
+    /// the outcome is known. Some events of a subject have the same sequence number.
     async fn publish(&mut self) {
-        let marker = self.key("event", 16);
-        let log = self.log();
+        let event = self.seed.below(16);
+        let at = format!("{}/{}", self.plan.prefix, self.round);
+        let key = |name: String| Key::new(name).expect("a short name");
+        let marker = key(format!("{at}{EVENT_KEY_PART}{event}"));
+        let state = key(format!("{at}{NEWEST_KEY_PART}{}", event % 2));
         let text = format!("{}#{}", marker.as_str(), self.unique());
-        let (of, to) = (marker.as_str().to_owned(), log.as_str().to_owned());
-        let call_id = self.journal.call(Layer::Api, Call::Publish { marker: of, log: to });
-        let batch = Batch::new().put(&marker, Expect::Absent, Value::PositionOf(0), TTL_BEYOND_RUN).append(
-            &log,
-            text,
-            Keep::all_for(TTL_BEYOND_RUN),
-        );
-        let mut answer = Answer::NotSent;
-        for _ in 0..4 {
-            match self.store.commit(&batch).await {
-                Ok(Commit::Applied(positions)) => {
-                    answer = Answer::Result(positions[0].to_string());
-                    break;
-                }
-                Ok(Commit::Refused(refusal)) => {
-                    let there = refusal.get(&marker).and_then(Found::text).map(str::to_owned);
-                    answer = there.map_or(Answer::Nothing("gone".to_owned()), Answer::Result);
-                    break;
-                }
-                Err(error) if error.maybe_applied() => answer = Answer::Unknown,
-                Err(_) => {}
-            }
-            let pause = self.seed.up_to(self.plan.lease / 4);
-            sleep(pause).await;
-        }
-        self.journal.answer(call_id, answer);
+        let pause = self.seed.up_to(self.plan.lease / 4);
+        let publication =
+            Publication { marker, log: self.log(), text, state: Some((state, event / 4)), pause };
+        publication.send(&self.store, &self.journal).await;
     }
 
     /// Appends to a log that clients clear, clears it or reads it. It does not retry: an append whose outcome is unknown
@@ -340,44 +263,40 @@ impl Client {
         request.make(&self.store, &self.idem, &self.journal, pause).await;
     }
 
-    /// Reads a key or a log.
+    /// Reads a key or a log, or follows the log by a page from where it was.
     async fn read_something(&mut self) {
-        let kind = ["swap", "lock", "data"][self.seed.below(3) as usize];
+        let kind = ["swap", "lock", "data", "newest"][self.seed.below(4) as usize];
         if self.seed.percent(50) {
             let key = self.key(kind, 2);
             let _ = self.store.get(&key).await;
             return;
         }
         let log = self.log();
+        let limit = if self.seed.percent(50) { PAGE } else { WHOLE_LOG };
         let after = self.read.take().filter(|(name, _)| name == log.as_str()).map(|(_, position)| position);
-        if let Ok(records) = self.store.read(&log, after, WHOLE_LOG).await {
+        if let Ok(records) = self.store.read(&log, after, limit).await {
             let last = records.last().map(|record| record.position).or(after);
             self.read = last.map(|last| (log.as_str().to_owned(), last));
         }
     }
 
     /// How long a piece of work takes: usually short, sometimes longer than a lease.
-    fn work(&mut self) -> Duration {
+    pub(super) fn work(&mut self) -> Duration {
         let long = self.seed.percent(10);
         self.seed.up_to(if long { self.plan.lease * 2 } else { self.plan.lease / 10 })
     }
 
-    fn unique(&mut self) -> String {
+    pub(super) fn unique(&mut self) -> String {
         self.values_made += 1;
         format!("{}.{}", self.name, self.values_made)
     }
 
-    fn name(&mut self, kind: &str, of: u64) -> String {
+    pub(super) fn name(&mut self, kind: &str, of: u64) -> String {
         format!("{}/{}/{kind}/{}", self.plan.prefix, self.round, self.seed.below(of))
     }
 
-    fn key(&mut self, kind: &str, of: u64) -> Key {
+    pub(super) fn key(&mut self, kind: &str, of: u64) -> Key {
         Key::new(self.name(kind, of)).expect("a short name")
-    }
-
-    /// The key of another kind that belongs to `key`.
-    fn name_of(&self, kind: &str, key: &Key) -> Key {
-        Key::new(key.as_str().replacen("/lock/", &format!("/{kind}/"), 1)).expect("a short name")
     }
 
     fn log(&self) -> Log {
@@ -385,17 +304,16 @@ impl Client {
     }
 }
 
-fn expect(there: Option<String>) -> Expect {
-    there.map_or(Expect::Absent, Expect::Is)
-}
-
-/// The token of a lease. Only its batches contain it.
-fn token(lease: &Lease) -> String {
-    let batch = lease.release_batch();
-    match batch.expectations().next() {
-        Some((_, Expect::Is(token))) => token.clone(),
-        _ => panic!("a release expects its token"),
-    }
+/// An engine on `store`, with the lease of the run.
+pub(super) fn idempotency(store: &Arc<dyn Store>, plan: &Plan, policy: Policy) -> Idempotency {
+    let config = idem::Config::default()
+        .prefix(RECORD_PREFIX)
+        .result_ttl(TTL_BEYOND_RUN)
+        .lease_ttl(plan.lease)
+        .wait_timeout(plan.lease * 2)
+        .wait_interval(Duration::from_millis(20))
+        .policy(policy);
+    Idempotency::with_config(Arc::clone(store), config)
 }
 
 fn result<E>(answer: Result<String, idem::Error<String, E>>) -> Answer {

@@ -4,6 +4,7 @@ use onetap_store::{Batch, Commit, Error, Expect, Found, Key, Position, Record, V
 use serde::{Deserialize, Serialize};
 
 use super::book::Asked;
+use super::queue::Message;
 
 /// One line: something began, ended, or went wrong. Times are microseconds of a clock that all clients share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,6 +77,8 @@ pub enum Call {
         log: String,
         /// The position.
         after: Option<String>,
+        /// The most records of an answer.
+        limit: usize,
     },
     /// A lease, under a token that only the answer tells.
     Acquire {
@@ -93,6 +96,15 @@ pub enum Call {
     },
     /// The function of an at-most-once key: it has begun.
     Run(String),
+    /// A message is given to a consumer: its result says that it is done, anything else that it comes again.
+    Deliver(Message),
+    /// The handler of a message has begun: its result says that it has succeeded.
+    Handle {
+        /// The message.
+        message: Message,
+        /// When its delivery began.
+        since: u64,
+    },
     /// A change of a user's ledger.
     Ledger {
         /// The user.
@@ -139,6 +151,15 @@ pub enum Change {
         key: String,
         /// What must be there.
         expect: Expected,
+    },
+    /// Sets a value, unless one is there whose sequence number is the same or higher.
+    Newest {
+        /// The key.
+        key: String,
+        /// The sequence number.
+        seq: u64,
+        /// The value.
+        value: String,
     },
     /// Adds a record.
     Append {
@@ -199,11 +220,11 @@ impl Change {
             Change::Check { key, expect }
             | Change::Put { key, expect, .. }
             | Change::Delete { key, expect } => Some((key, expect)),
-            Change::Append { .. } | Change::Clear { .. } => None,
+            Change::Newest { .. } | Change::Append { .. } | Change::Clear { .. } => None,
         }
     }
 
-    /// The changes of a batch. What only rings or only keeps the newest is left out: no client here does either.
+    /// The changes of a batch. What only rings is left out: no client here does.
     pub fn of(batch: &Batch) -> Vec<Change> {
         let key = |key: &onetap_store::Key| key.as_str().to_owned();
         let changes = batch.writes().iter().filter_map(|write| match write {
@@ -220,7 +241,10 @@ impl Change {
                 Some(Change::Append { log: log.as_str().to_owned(), text: text.clone() })
             }
             Write::Clear { log } => Some(Change::Clear { log: log.as_str().to_owned() }),
-            Write::PutIfNewer { .. } | Write::Publish { .. } => None,
+            Write::PutIfNewer { key: k, seq, json, .. } => {
+                Some(Change::Newest { key: key(k), seq: *seq, value: json.clone() })
+            }
+            Write::Publish { .. } => None,
         });
         changes.collect()
     }

@@ -77,9 +77,10 @@ impl History {
             for change in changes {
                 match change {
                     Change::Append { log, .. } | Change::Clear { log } => logs.insert(log.clone()),
-                    Change::Check { key, .. } | Change::Put { key, .. } | Change::Delete { key, .. } => {
-                        keys.insert(key.clone())
-                    }
+                    Change::Check { key, .. }
+                    | Change::Put { key, .. }
+                    | Change::Delete { key, .. }
+                    | Change::Newest { key, .. } => keys.insert(key.clone()),
                 };
             }
         }

@@ -16,12 +16,14 @@
 //!
 //! - `event.rs`: the lines of a history. `journal.rs` writes them, `history.rs` reads them.
 //! - `recorder.rs`: a store that writes down every call. `client.rs`: the random workload of a client.
-//! - `book.rs`: what a client does to the ledgers.
+//! - `book.rs`: what a client does to the ledgers. `locks.rs`: to the locks. `publish.rs`: one record for one marker.
+//! - `queue.rs`: queues of messages, and a client that is given a batch of them.
 //! - `check/`: the linearizability checker, without I/O: a history in, a report out.
 //! - `trouble.rs`: faults inside a process. `link.rs`: faults on the network. `schedule.rs`: which fault when.
 //! - `arena.rs`: the servers. `process.rs`: a client as a process. `run.rs`, `lanes.rs`: one run from start to report.
 //! - `sabotage.rs`: stores with one safeguard removed, to show that the checker detects it.
-//! - `table.rs`: backend by fault, as `scripts/soak` prints it.
+//! - `table.rs`: backend by fault, and operation by backend, as `scripts/soak` prints them. `operations.rs`: the kinds of
+//!   operations.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -39,7 +41,11 @@ pub mod history;
 pub mod journal;
 pub mod lanes;
 pub mod link;
+mod locks;
+pub mod operations;
 pub mod process;
+pub mod publish;
+pub mod queue;
 pub mod recorder;
 pub mod run;
 pub mod sabotage;

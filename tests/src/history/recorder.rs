@@ -57,7 +57,7 @@ impl Store for Recorder {
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
         let (name, position) = (log.as_str().to_owned(), after.map(|after| after.to_string()));
-        let call_id = self.journal.call(Layer::Store, Call::Read { log: name, after: position });
+        let call_id = self.journal.call(Layer::Store, Call::Read { log: name, after: position, limit });
         let answer = self.store.read(log, after, limit).await;
         self.journal.answer(call_id, (&answer).into());
         answer

@@ -85,7 +85,15 @@ pub(super) fn plan(clock: Clock, length: Duration) -> Plan {
     // A prefix of its own, because DynamoDB Local is shared.
     let prefix = format!("h{:08x}", getrandom::u32().expect("the system's randomness"));
     let pause = Duration::from_millis(25);
-    Plan { prefix, start, end: start + micros(length), round: micros(ROUND), lease: LEASE, pause }
+    Plan {
+        prefix,
+        start,
+        end: start + micros(length),
+        round: micros(ROUND),
+        lease: LEASE,
+        pause,
+        sabotage: None,
+    }
 }
 
 /// A run on memory: tasks of one thread on a paused clock, so that the same seed gives the same run, and half a minute
@@ -96,7 +104,8 @@ pub fn on_memory(seed: u64, length: Duration, sabotage: Option<(Fence, Side)>) -
     runtime.expect("a runtime").block_on(async {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
         let clock = Clock::Tokio(Instant::now());
-        let plan = plan(clock, length);
+        let sabotaged = sabotage.and_then(|(fence, side)| (side == Side::Caller).then_some(fence));
+        let plan = Plan { sabotage: sabotaged, ..plan(clock, length) };
         let clients: Vec<_> = (0..CLIENTS)
             .map(|n| {
                 let seed = Seed::new(seed).fork(n);

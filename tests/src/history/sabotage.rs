@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onetap_store::{Batch, Commit, Error, Expect, Key, Store, Ttl, Value, Write, forward};
+use onetap_store::{
+    Batch, Commit, Error, Expect, Key, Log, Position, Record, Store, Ttl, Value, Write, forward,
+};
+use serde::{Deserialize, Serialize};
 
 /// The fence that is down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fence {
     /// A guard is not looked at: a stale owner writes over its successor.
     Guard,
@@ -46,6 +49,14 @@ pub enum Fence {
     Clear,
     /// Only the first of several appends to a log is in the batch, and the others follow it.
     Appends,
+    /// An older state replaces a newer one.
+    Newest,
+    /// A page that is full leaves out its first record.
+    Page,
+    /// A FIFO queue does not say that it is one. (The clients look at this one, and at the next.)
+    GroupOrder,
+    /// Messages count as done whatever the response to their batch says.
+    PartialFailures,
     /// The records of a ledger are appended before the batch that they belong to.
     EarlyRecords,
     /// The records of a ledger are appended after the batch that they belong to.
@@ -56,7 +67,7 @@ pub enum Fence {
 
 impl Fence {
     /// All of them.
-    pub const ALL: [Fence; 20] = [
+    pub const ALL: [Fence; 24] = [
         Fence::Guard,
         Fence::Swap,
         Fence::Claim,
@@ -74,6 +85,10 @@ impl Fence {
         Fence::FreshReads,
         Fence::Clear,
         Fence::Appends,
+        Fence::Newest,
+        Fence::Page,
+        Fence::GroupOrder,
+        Fence::PartialFailures,
         Fence::EarlyRecords,
         Fence::LateRecords,
         Fence::ForgottenRecords,
@@ -116,6 +131,10 @@ impl Sabotage {
                 (_, Write::Put { key, value, ttl, .. }) if blind => {
                     let expect = self.store.get(&key).await?.map_or(Expect::Absent, Expect::Is);
                     with(weakened, &key, expect, value, ttl)
+                }
+                (Fence::Newest, Write::PutIfNewer { key, json, ttl, .. }) => {
+                    let expect = self.store.get(&key).await?.map_or(Expect::Absent, Expect::Is);
+                    with(weakened, &key, expect, Value::Text(json), ttl)
                 }
                 (_, Write::Delete { key, .. }) if blind => match self.store.get(&key).await? {
                     Some(there) => weakened.delete(&key, there),
@@ -185,7 +204,8 @@ fn and(batch: Batch, write: Write) -> Batch {
         Write::Check { key, expect } => batch.check(&key, expect),
         Write::Put { key, expect, value, ttl } => batch.put(&key, expect, value, ttl),
         Write::Delete { key, expect: Expect::Is(is) } => batch.delete(&key, is),
-        Write::Append { log, text, keep } => batch.append(&log, text, keep),
+        Write::Append { log, text, keep: Some(keep) } => batch.append(&log, text, keep),
+        Write::Append { log, text, keep: None } => batch.append_to_existing(&log, text),
         Write::Clear { log } => batch.clear(&log),
         Write::PutIfNewer { key, seq, json, ttl } => batch.put_if_newer(&key, seq, json, ttl),
         Write::Publish { channel, text } => batch.publish(&channel, text),
@@ -303,5 +323,13 @@ impl Store for Sabotage {
         answers
     }
 
-    forward!(store: read, watch, connect, max_value);
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        let mut records = self.store.read(log, after, limit).await?;
+        if self.fence == Fence::Page && records.len() == limit {
+            records.remove(0);
+        }
+        Ok(records)
+    }
+
+    forward!(store: watch, connect, max_value);
 }

@@ -1,10 +1,11 @@
-//! Backend by fault: what happened, and what came of it.
+//! Backend by fault: what happened, and what came of it. Operation by backend: what the clients did.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::arena::Backend;
 use super::event::{Answer, Layer};
+use super::operations::{KINDS, is_confirmed, kind};
 use super::run::Outcome;
 use super::schedule::Kind;
 
@@ -27,6 +28,8 @@ pub struct Table {
     rows: BTreeMap<(Backend, Kind), Row>,
     totals: BTreeMap<Backend, Row>,
     runs: BTreeMap<Backend, usize>,
+    /// How many calls of each kind there were, and how many of them were confirmed.
+    kinds: BTreeMap<(&'static str, Backend), (usize, usize)>,
 }
 
 impl Table {
@@ -57,6 +60,13 @@ impl Table {
         total.unknown += outcome.report.unknown;
         total.violations += outcome.report.violations.len();
         *self.runs.entry(backend).or_default() += 1;
+        for operation in &history.operations {
+            if let Some(kind) = kind(operation) {
+                let (calls, confirmed) = self.kinds.entry((kind, backend)).or_default();
+                *calls += 1;
+                *confirmed += usize::from(is_confirmed(&operation.answer));
+            }
+        }
     }
 
     /// All of a backend so far, and in how many runs.
@@ -65,7 +75,29 @@ impl Table {
         (total, self.runs.get(&backend).copied().unwrap_or_default())
     }
 
-    /// As Markdown.
+    /// How many calls of a kind were confirmed, on all backends.
+    pub fn confirmed(&self, kind: &'static str) -> usize {
+        let of_kind = self.kinds.iter().filter(|((this, _), _)| *this == kind);
+        of_kind.map(|(_, (_, confirmed))| confirmed).sum()
+    }
+
+    /// What the clients did, as Markdown: calls, and how many of them were confirmed.
+    pub fn operations(&self) -> String {
+        let names: Vec<&str> = self.totals.keys().map(|backend| backend.name()).collect();
+        let mut text =
+            format!("| operation | {} |\n|---|{}\n", names.join(" | "), "---:|".repeat(names.len()));
+        for kind in KINDS {
+            let _ = write!(text, "| {kind} |");
+            for backend in self.totals.keys() {
+                let (calls, confirmed) = self.kinds.get(&(kind, *backend)).copied().unwrap_or_default();
+                let _ = write!(text, " {calls} · {confirmed} |");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The faults, as Markdown.
     pub fn markdown(&self) -> String {
         let mut text = String::from(
             "| backend | fault | injected | operations | unknown | violations |\n|---|---|---:|---:|---:|---:|\n",

@@ -6,9 +6,11 @@
 use std::time::Duration;
 
 use onetap_servers::heavy_test;
+use onetap_tests::history::operations::KINDS;
 use onetap_tests::history::run::Side;
 use onetap_tests::history::sabotage::Fence;
 use onetap_tests::history::seed::Seed;
+use onetap_tests::history::table::Table;
 use onetap_tests::history::{Backend, Outcome, on_memory, on_servers};
 
 /// Of a paused clock: it costs a second or two.
@@ -41,6 +43,17 @@ fn nothing_is_doubled_or_lost_on_memory() {
         let outcome = on_memory(seed, ON_MEMORY, None);
         say(&outcome);
         outcome.assert_sound(1000);
+    }
+}
+
+#[test]
+fn runs_on_memory_contain_every_operation() {
+    let mut table = Table::default();
+    for seed in 40..44 {
+        table.add(&on_memory(seed, ON_MEMORY, None));
+    }
+    for kind in KINDS {
+        assert!(table.confirmed(kind) > 0, "{kind}\n{}", table.operations());
     }
 }
 
@@ -113,12 +126,18 @@ fences! {
     a_store_that_reads_what_was_is_noticed: FreshReads, Store, NO_ORDER;
     a_store_that_does_not_clear_is_noticed: Clear, Store, "after it was cleared";
     a_store_that_tears_appends_apart_is_noticed: Appends, Store, "in part";
+    a_store_that_keeps_an_older_state_is_noticed: Newest, Store, "and then holds an older";
+    a_store_that_leaves_records_out_of_its_pages_is_noticed: Page, Store, "a record is missing";
     a_lease_that_forgets_its_guard_is_noticed: Guard, Caller, NOT_MEANT;
     a_lease_that_takes_what_is_held_is_noticed: Claim, Caller, NOT_MEANT;
     a_lease_that_releases_anothers_is_noticed: Release, Caller, NOT_MEANT;
     a_stale_owner_that_records_its_result_is_noticed: Result, Caller, "more than one result";
     a_publisher_that_marks_apart_is_noticed: Marker, Caller, "twice";
     a_publisher_that_resends_without_its_marker_is_noticed: Resend, Caller, "twice";
+    a_consumer_that_claims_what_is_recorded_is_noticed: Claim, Caller, "handled again after";
+    a_consumer_that_runs_twice_what_may_run_once_is_noticed: Claim, Caller, "again without a failure";
+    a_consumer_that_forgets_the_order_of_groups_is_noticed: GroupOrder, Caller, "was handled before";
+    a_consumer_that_acknowledges_what_failed_is_noticed: PartialFailures, Caller, "nobody has done it";
     a_ledger_whose_records_precede_their_commit_is_noticed: EarlyRecords, Store, "in the ledger";
     a_ledger_whose_records_follow_their_commit_is_noticed: LateRecords, Store, "is not there";
     a_ledger_that_forgets_records_is_noticed: ForgottenRecords, Store, "is not there";

@@ -17,7 +17,7 @@ struct Append<'a> {
     by: u64,
 }
 
-/// A reading: whether it began at the beginning, and what it brought.
+/// A reading: whether it is of the whole log, and what it brought.
 type Reading<'a> = (&'a Operation, bool, &'a [(String, String)]);
 
 /// One log and all that was said of it.
@@ -73,8 +73,9 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
                     stories.entry(log).or_default().appends.push(append);
                 }
             }
-            (Call::Read { log, after }, Answer::Records(records)) if names.contains(log.as_str()) => {
-                let reading = (operation, after.is_none(), records.as_slice());
+            (Call::Read { log, after, limit }, Answer::Records(records)) if names.contains(log.as_str()) => {
+                let is_whole = after.is_none() && records.len() < *limit;
+                let reading = (operation, is_whole, records.as_slice());
                 stories.entry(log).or_default().readings.push(reading);
             }
             _ => {}

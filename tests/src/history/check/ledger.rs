@@ -23,9 +23,10 @@ pub(super) fn without_ledgers(history: &History) -> History {
     let is_others = |operation: &&Operation| match &operation.call {
         Call::Get(name) | Call::Read { log: name, .. } => !is_ledgers(name),
         Call::Commit(changes) => !changes.iter().any(|change| match change {
-            Change::Check { key, .. } | Change::Put { key, .. } | Change::Delete { key, .. } => {
-                is_ledgers(key)
-            }
+            Change::Check { key, .. }
+            | Change::Put { key, .. }
+            | Change::Delete { key, .. }
+            | Change::Newest { key, .. } => is_ledgers(key),
             Change::Append { log, .. } | Change::Clear { log } => is_ledgers(log),
         }),
         _ => true,
@@ -110,7 +111,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
                 }
                 add(&mut intents[n], operation, violations);
             }
-            (Call::Read { log, after: None }, Answer::Records(records)) => _ = logs.insert(log, records),
+            (Call::Read { log, after: None, .. }, Answer::Records(records)) => _ = logs.insert(log, records),
             (Call::Get(key), Answer::Value(value)) => _ = lists.insert(key, value.as_deref()),
             _ => {}
         }

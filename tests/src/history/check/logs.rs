@@ -18,8 +18,21 @@ impl Places {
     }
 }
 
-/// A reading: after which position, and what it brought.
-type Reading<'a> = (&'a Operation, Option<&'a str>, &'a [(String, String)]);
+/// A reading: after which position, what it brought, and how much that was at most.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    operation: &'a Operation,
+    after: Option<&'a str>,
+    records: &'a [(String, String)],
+    limit: usize,
+}
+
+impl Reading<'_> {
+    /// Whether there may be more.
+    fn is_full(&self) -> bool {
+        self.records.len() >= self.limit
+    }
+}
 
 /// One log and all that was said of it.
 #[derive(Default)]
@@ -47,8 +60,9 @@ pub(super) fn check(history: &History, rules: &Rules, violations: &mut Vec<Viola
                     }
                 }
             }
-            (_, Call::Read { log, after }, Answer::Records(records)) => {
-                stories.entry(log).or_default().readings.push((operation, after.as_deref(), records));
+            (_, Call::Read { log, after, limit }, Answer::Records(records)) => {
+                let reading = Reading { operation, after: after.as_deref(), records, limit: *limit };
+                stories.entry(log).or_default().readings.push(reading);
             }
             (_, Call::Publish { marker, log }, Answer::Result(position)) => {
                 stories.entry(log).or_default().published.push((operation, marker, position));
@@ -61,13 +75,14 @@ pub(super) fn check(history: &History, rules: &Rules, violations: &mut Vec<Viola
     }
     let mut places = Places::default();
     for (name, story) in stories.into_iter().filter(|(name, _)| !cleared.contains(name)) {
-        let whole = story.readings.iter().filter(|(_, after, _)| after.is_none());
-        let Some((reading, _, log)) = whole.max_by_key(|(reading, _, _)| reading.start) else {
+        let whole = story.readings.iter().filter(|reading| reading.after.is_none() && !reading.is_full());
+        let Some(last) = whole.max_by_key(|reading| reading.operation.start) else {
             let appends = story.appends.iter().map(|(operation, _, _)| *operation);
             violations.push(Violation::new(format!("the log {name} was never read to its end"), appends));
             continue;
         };
-        order(name, reading, log, violations);
+        let log = last.records;
+        order(name, last.operation, log, violations);
         let windows = appends(name, &story, log, rules, violations);
         readings(name, &story, log, &windows, violations);
         markers(name, &story, log, &values, violations);
@@ -164,26 +179,26 @@ fn readings(
     windows: &Windows<'_>,
     violations: &mut Vec<Violation>,
 ) {
-    for (reading, after, records) in &story.readings {
+    for page @ Reading { operation: reading, after, records, limit } in story.readings.iter().copied() {
         let after = after.and_then(parsed);
         let from = log.iter().position(|(at, _)| after.is_none_or(|after| parsed(at) > Some(after)));
         let rest = from.map_or(&[][..], |from| &log[from..]);
-        if !rest.starts_with(records) {
+        if records.len() > limit || !rest.starts_with(records) {
             let what =
                 format!("a reading of {name} is not what stands there: a record is missing or out of place");
-            violations.push(Violation::new(what, [*reading]));
+            violations.push(Violation::new(what, [reading]));
             continue;
         }
         let window = |text: &str| windows.get(text).map_or((0, u64::MAX), |(start, end, _)| (*start, *end));
         let missed = rest[records.len()..].iter().find(|(_, text)| window(text).1 < reading.start);
-        if let Some((_, text)) = missed {
+        if let Some((_, text)) = missed.filter(|_| !page.is_full()) {
             let what = format!("{text:?} was in {name}, and a later reading does not have it");
-            violations.push(Violation::new(what, [*reading]));
+            violations.push(Violation::new(what, [reading]));
         }
         let early = records.iter().find(|(_, text)| reading.end.is_some_and(|end| window(text).0 > end));
         if let Some((_, text)) = early {
             let what = format!("{text:?} was read from {name} before anybody began to append it");
-            violations.push(Violation::new(what, [*reading]));
+            violations.push(Violation::new(what, [reading]));
         }
     }
 }

@@ -23,12 +23,17 @@
 //!   acquired may have, under a token that nobody saw.
 //! - **Logs** (`logs.rs`). The log as it was last read is the witness: positions rise, no text is there twice, what was
 //!   acknowledged is there at its position, what was refused or not sent is not, an append that ended before another
-//!   began stands before it, and every earlier reading is a part of it without a hole. A marker has one record, and
-//!   holds its position.
+//!   began stands before it, and every earlier reading is a part of it without a hole; a page that is full may end before
+//!   the log does. A marker has one record, and holds its position.
 //! - **Logs that are cleared** (`cleared.rs`). Every reading is judged by itself: each of its records may be there (an
 //!   append of it has begun, and no clear began after that append had happened and ended before the reading), and what
 //!   it lacks may be gone (some clear may have come after the append). The records of a batch are there together.
 //!   Positions rise over all lives of the log.
+//! - **The newest** (`newest.rs`). The sequence number under a key never falls, neither below what was acknowledged nor below what
+//!   was seen. Of two texts with one number only the first is ever there.
+//! - **Queues** (`queues.rs`). A message that was acknowledged was handled with success before. No delivery that began after
+//!   its result was recorded handles it. Where it may be handled at most once, it is handled again only after its handler
+//!   said that it failed. When a message of a FIFO group is handled, all before it that anybody can read are done.
 //! - **Ledgers** (`ledger.rs`). Each month is folded as it was last read. Every confirmed entry is there once, unless a
 //!   deletion or an erasure explains its absence; nothing is there that nobody can have entered; each field is as its last
 //!   edit left it, and each entry in the month of its date; no two entries have one id; and nothing is there that was
@@ -40,6 +45,8 @@ mod cleared;
 mod ledger;
 mod linear;
 mod logs;
+mod newest;
+mod queues;
 mod registers;
 mod results;
 #[cfg(test)]
@@ -131,6 +138,8 @@ pub fn check(history: &History, rules: &Rules) -> Report {
     // order for.
     let history = &ledger::without_ledgers(history);
     cleared::check(history, &mut violations);
+    newest::check(history, rules, &mut violations);
+    queues::check(history, &mut violations);
     let places = logs::check(history, rules, &mut violations);
     for layer in [Layer::Store, Layer::Api] {
         registers::check(history, layer, rules, &places, &mut violations);

@@ -63,14 +63,19 @@ fn count(
     let Some((look, value)) = last.get(counter) else { return };
     let recorded = |key: &&&str| {
         let record = last.get(format!("{RECORD_PREFIX}{key}").as_str()).and_then(|(_, value)| *value);
-        let record = record.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-        record.is_some_and(|record| record.get("ok").is_some())
+        record.is_some_and(is_result)
     };
     let recorded = keys.iter().filter(recorded).count();
     if number(*value) != recorded as u64 {
         let what = format!("{counter} stands at {value:?}, and {recorded} results have moved it");
         violations.push(Violation::new(what, [*look]));
     }
+}
+
+/// Whether a record holds a result, not a claim.
+pub(super) fn is_result(record: &str) -> bool {
+    let record = serde_json::from_str::<serde_json::Value>(record);
+    record.is_ok_and(|record| record.get("ok").is_some())
 }
 
 /// Increments by compare and swap add up: to no less than were acknowledged, and to no more than may have happened.

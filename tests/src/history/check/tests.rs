@@ -105,6 +105,9 @@ fn refused(key: &str, there: Option<&str>) -> Answer {
 
 const NO_ORDER: &str = "not linearizable";
 
+mod newest;
+mod queues;
+
 mod registers {
     use super::*;
 
@@ -367,7 +370,7 @@ mod logs {
     }
 
     fn read(after: Option<&str>) -> Call {
-        Call::Read { log: "log".to_owned(), after: after.map(str::to_owned) }
+        Call::Read { log: "log".to_owned(), after: after.map(str::to_owned), limit: 100 }
     }
 
     fn records(records: &[(&str, &str)]) -> Answer {
@@ -453,6 +456,22 @@ mod logs {
         two().store(4, 5, read(Some("1-0")), records(&[("2-0", "b")])).is_sound(&STORE);
         two().store(4, 5, read(None), records(&[("2-0", "b")])).is_wrong(&STORE, "missing");
         two().store(4, 5, read(None), records(&[("1-0", "a")])).is_wrong(&STORE, "does not have it");
+    }
+
+    #[test]
+    fn a_page_that_is_full_may_end_before_the_log_does() {
+        let page = |limit| Call::Read { log: "log".to_owned(), after: None, limit };
+        let story = |first: Call, answer: Answer| {
+            Story::default()
+                .store(0, 1, bare("a"), at("1-0"))
+                .store(2, 3, bare("b"), at("2-0"))
+                .store(4, 5, first, answer)
+                .store(6, 7, read(None), records(&[("1-0", "a"), ("2-0", "b")]))
+        };
+        story(page(1), records(&[("1-0", "a")])).is_sound(&STORE);
+        story(page(2), records(&[("1-0", "a")])).is_wrong(&STORE, "a later reading does not have it");
+        let more = records(&[("1-0", "a"), ("2-0", "b")]);
+        story(page(1), more).is_wrong(&STORE, "is not what stands there");
     }
 
     #[test]
@@ -546,7 +565,7 @@ mod cleared {
     }
 
     fn read() -> Call {
-        Call::Read { log: "log".to_owned(), after: None }
+        Call::Read { log: "log".to_owned(), after: None, limit: 100 }
     }
 
     fn records(records: &[(&str, &str)]) -> Answer {
@@ -700,7 +719,7 @@ mod ledger {
         let record =
             |(n, entry): (usize, &&str)| (format!("1-{n}"), format!(r#"{{"op":"put","tx":{entry}}}"#));
         let records = Answer::Records(entries.iter().enumerate().map(record).collect());
-        let log = Call::Read { log: LOG.to_owned(), after: None };
+        let log = Call::Read { log: LOG.to_owned(), after: None, limit: 100 };
         let list = value(r#"{"months":["2025-11"]}"#);
         story.store(100, 101, log, records).store(102, 103, get("user:U:ledger"), list)
     }

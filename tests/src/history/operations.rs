@@ -1,0 +1,90 @@
+//! What the clients did, by kind: the second table of `scripts/soak`.
+
+use super::book::Asked;
+use super::client::{AT_MOST_ONCE_KEY_PART, CAS_KEY_PART, EVENT_KEY_PART};
+use super::event::{Answer, Call, Change, Layer};
+use super::history::Operation;
+use super::queue::Kind;
+
+/// All kinds, in the order of the table.
+pub const KINDS: [&str; 22] = [
+    "key: read",
+    "counter: swap",
+    "log: append",
+    "log: clear",
+    "log: read, whole or by pages",
+    "event: publish once, and keep the newest",
+    "lease: acquire",
+    "lease: renew, or keep for a minimum hold",
+    "lease: edit under it",
+    "lease: release",
+    "call: execute once",
+    "call: execute at most once",
+    "call: edit with its record",
+    "queue: message of a standard queue",
+    "queue: message of a FIFO group",
+    "queue: message at most once",
+    "ledger: enter by chat",
+    "ledger: put",
+    "ledger: edit",
+    "ledger: move to another date",
+    "ledger: delete",
+    "ledger: erase",
+];
+
+/// The kind of a call that a client made. A call that only serves another one has none.
+pub fn kind(operation: &Operation) -> Option<&'static str> {
+    match (operation.layer, &operation.call) {
+        (Layer::Store, Call::Get(_)) => Some("key: read"),
+        (Layer::Store, Call::Read { .. }) => Some("log: read, whole or by pages"),
+        (Layer::Store, Call::Commit(changes)) => match changes.as_slice() {
+            [Change::Put { key, .. }] if key.contains(CAS_KEY_PART) => Some("counter: swap"),
+            [Change::Append { .. }, ..] => Some("log: append"),
+            [Change::Clear { .. }] => Some("log: clear"),
+            _ => None,
+        },
+        (Layer::Api, Call::Commit(changes)) => match changes.as_slice() {
+            [Change::Check { .. }, ..] => Some("lease: edit under it"),
+            [Change::Put { .. }] => Some("lease: renew, or keep for a minimum hold"),
+            [Change::Delete { .. }] => Some("lease: release"),
+            _ => None,
+        },
+        (_, Call::Acquire { .. }) => Some("lease: acquire"),
+        (_, Call::Publish { marker, .. }) => {
+            marker.contains(EVENT_KEY_PART).then_some("event: publish once, and keep the newest")
+        }
+        (_, Call::Execute { counter: Some(_), .. }) => Some("call: edit with its record"),
+        (_, Call::Execute { key, .. }) if key.contains(AT_MOST_ONCE_KEY_PART) => {
+            Some("call: execute at most once")
+        }
+        (_, Call::Execute { .. }) => Some("call: execute once"),
+        (_, Call::Deliver(message)) => Some(match message.kind {
+            Kind::Standard => "queue: message of a standard queue",
+            Kind::Fifo => "queue: message of a FIFO group",
+            Kind::AtMostOnce => "queue: message at most once",
+        }),
+        (_, Call::Ledger { asked, .. }) => Some(match asked {
+            Asked::Note(_) => "ledger: enter by chat",
+            Asked::Put { .. } => "ledger: put",
+            Asked::Remark(_) => "ledger: edit",
+            Asked::Date(_) => "ledger: move to another date",
+            Asked::Delete => "ledger: delete",
+            Asked::Erase => "ledger: erase",
+        }),
+        (_, Call::Handle { .. } | Call::Run(_)) | (Layer::Api, Call::Get(_) | Call::Read { .. }) => None,
+    }
+}
+
+/// Whether the answer says that it was done, or what was asked.
+pub fn is_confirmed(answer: &Answer) -> bool {
+    match answer {
+        Answer::Applied(_)
+        | Answer::Value(_)
+        | Answer::Records(_)
+        | Answer::Acquired(_)
+        | Answer::Result(_) => true,
+        Answer::Refused(_) | Answer::Nothing(_) | Answer::NotSent | Answer::Unknown | Answer::Rejected(_) => {
+            false
+        }
+    }
+}
