@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onetap_doctor::RIGHTS;
 use onetap_tests::functions::Function;
 use serde_json::{Value, json};
 
@@ -107,6 +108,32 @@ async fn every_function_may_do_to_the_table_exactly_what_its_code_does() {
         assert_eq!(allowed.keys().cloned().collect::<BTreeSet<_>>(), done, "{function:?}: allowed, and done");
         let table = json!({ "Fn::GetAtt": ["Table", "Arn"] });
         assert!(allowed.values().all(|resource| *resource == table), "{function:?}");
+    }
+}
+
+#[test]
+fn the_doctor_tries_exactly_what_the_template_allows() {
+    let stack = Template::read().with(&[ORIGIN, ("Store", "dynamodb")]);
+    let texts = |list: &Value| -> BTreeSet<String> {
+        list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    for (function, (name, rights)) in Function::ALL.into_iter().zip(RIGHTS) {
+        assert_eq!(function.name(), name);
+        let mut allowed = BTreeSet::new();
+        for statement in statements(&stack, function) {
+            let actions: BTreeSet<String> = texts(&statement["Action"])
+                .iter()
+                .filter_map(|action| action.strip_prefix("dynamodb:").map(str::to_owned))
+                .collect();
+            if !actions.is_empty() {
+                let keys = &statement["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"];
+                allowed.insert((actions, texts(keys)));
+            }
+        }
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<BTreeSet<_>>();
+        let tried: BTreeSet<_> =
+            rights.iter().map(|right| (owned(right.actions), owned(right.keys))).collect();
+        assert_eq!(tried, allowed, "{name}");
     }
 }
 

@@ -1,0 +1,176 @@
+//! The promises of the conformance suite, on the real store.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt};
+use onetap_store::Store;
+use onetap_store::testing::conformance::{Promise, promises};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::recorded_store::RecordedStore;
+use crate::store::{OF, REQUEST_TIMEOUT, Service};
+use crate::{Finding, Status};
+
+pub(crate) const CHECK: &str = "promises";
+
+/// Time limit for the removal of what they wrote, at least.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Promises that are checked at the same time: most of them wait for something to expire.
+const AT_ONCE: usize = 24;
+
+/// How often a promise is checked again before it counts as broken or unknown.
+const RECHECKS: usize = 2;
+
+/// Promises that are left out: a hundred calls of the store or more, or over five seconds.
+const LONG: [&str; 10] = [
+    "a_cleared_log_is_empty_and_begins_anew_with_higher_positions",
+    "a_recorded_edit_happens_once_whichever_replies_are_lost",
+    "a_sequence_is_judged_alike_on_every_backend",
+    "an_extreme_argument_never_leaves_half_a_batch",
+    "no_append_is_lost_to_a_clear_that_came_before_it",
+    "no_edit_is_lost_among_many_editors",
+    "no_increment_is_lost_among_many_workers",
+    "one_of_a_hundred_racing_claims_wins",
+    "records_of_an_earlier_life_stand_in_no_readers_way",
+    "what_is_read_are_the_appends_after_the_last_clear",
+];
+
+/// While promises are checked, a panic is the way in which one says that it is broken: it is a finding, no message.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Makes panics silent while promises are checked. Only a program may do this, not a library.
+pub(crate) fn install_panic_hook() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !QUIET.load(Ordering::Relaxed) {
+            hook(panic);
+        }
+    }));
+}
+
+enum Outcome {
+    Kept,
+    Broken(Promise),
+    /// The time was up, or the store failed meanwhile.
+    Unknown(Promise),
+}
+
+/// Checks promises until `end`. Each ends within five seconds where a round trip is short. One that is not kept is
+/// checked again by itself: on a slow network the others may have held it up.
+pub(crate) async fn examine(store: Arc<dyn Store>, service: &Service, end: Instant) -> Finding {
+    let start = Instant::now();
+    let chosen: Vec<Promise> =
+        promises().into_iter().filter(|promise| !LONG.contains(&promise.name)).collect();
+    // A store each, so that a failure of the service is known to be in its promise.
+    let recorded = || Arc::new(RecordedStore::new(Arc::clone(&store)));
+    let mut stores: Vec<Arc<RecordedStore>> = chosen.iter().map(|_| recorded()).collect();
+    QUIET.store(true, Ordering::Relaxed);
+    let mut outcomes: Vec<Outcome> = stream::iter(chosen.iter().zip(&stores))
+        .map(|(promise, store)| check(*promise, store, end))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    for outcome in &mut outcomes {
+        for _ in 0..RECHECKS {
+            let (Outcome::Broken(promise) | Outcome::Unknown(promise)) = *outcome else { break };
+            let store = recorded();
+            *outcome = check(promise, &store, end).await;
+            stores.push(store);
+        }
+    }
+    QUIET.store(false, Ordering::Relaxed);
+    end_writes(&stores).await;
+    let written: Vec<String> = stores.iter().flat_map(|store| store.written()).collect();
+    // It takes about as many requests as the promises did.
+    let limit = REMOVAL_TIMEOUT.max(start.elapsed() / 4);
+    let removed = timeout(limit, service.remove(&written)).await.unwrap_or(Err("no time left".to_owned()));
+    match (judge(&outcomes), removed) {
+        (broken, _) if broken.status == Status::Wrong => broken,
+        (_, Err(why)) => not_removed(&why),
+        (finding, Ok(())) => finding,
+    }
+}
+
+/// Lets no further write through, and waits for those under way.
+async fn end_writes(stores: &[Arc<RecordedStore>]) {
+    stores.iter().for_each(|store| store.close());
+    let end = Instant::now() + REQUEST_TIMEOUT;
+    while stores.iter().any(|store| store.is_writing()) && Instant::now() < end {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn check(promise: Promise, store: &Arc<RecordedStore>, end: Instant) -> Outcome {
+    let kept = AssertUnwindSafe((promise.check)(Arc::clone(store) as Arc<dyn Store>)).catch_unwind();
+    match timeout_at(end, kept).await {
+        Ok(Ok(())) => Outcome::Kept,
+        Ok(Err(_)) if !store.has_failed() => Outcome::Broken(promise),
+        Ok(Err(_)) | Err(_) => Outcome::Unknown(promise),
+    }
+}
+
+fn judge(outcomes: &[Outcome]) -> Finding {
+    let all = outcomes.len();
+    let broken: Vec<String> = outcomes
+        .iter()
+        .filter_map(|outcome| match outcome {
+            Outcome::Broken(promise) => Some(promise.name.replace('_', " ")),
+            Outcome::Kept | Outcome::Unknown(_) => None,
+        })
+        .collect();
+    let unknown = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Unknown(_))).count();
+    if !broken.is_empty() {
+        let seen = format!("{} of {all} are broken: {}", broken.len(), broken.join("; "));
+        return Finding::wrong(
+            OF,
+            CHECK,
+            seen,
+            "Use another server or service: with this one duplicates can get through.",
+        );
+    }
+    if unknown > 0 {
+        let seen = format!("{} of {all} are kept; {unknown} could not be checked in time", all - unknown);
+        return Finding::warning(
+            OF,
+            CHECK,
+            seen,
+            "Run the doctor nearer to the store, with `--seconds 120`, or when the store has less to do.",
+        );
+    }
+    Finding::ok(OF, CHECK, format!("all {all} that were checked are kept"))
+}
+
+fn not_removed(why: &str) -> Finding {
+    let seen = format!("what was written could not be removed: {why}");
+    Finding::warning(
+        OF,
+        CHECK,
+        seen,
+        "Remove what begins with `test:`; most of it ends by itself within an hour.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_in_the_suite() {
+        for name in LONG {
+            assert!(promises().iter().any(|promise| promise.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_broken_promise_is_named() {
+        let promise = Promise { name: "a_refused_batch_changes_nothing", check: |_| Box::pin(async {}) };
+        let finding = judge(&[Outcome::Kept, Outcome::Broken(promise), Outcome::Unknown(promise)]);
+        assert_eq!(finding.status, Status::Wrong);
+        assert_eq!(finding.seen, "1 of 3 are broken: a refused batch changes nothing");
+        assert_eq!(judge(&[Outcome::Kept, Outcome::Unknown(promise)]).status, Status::Warning);
+    }
+}

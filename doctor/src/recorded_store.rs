@@ -1,0 +1,114 @@
+//! A store that records what was written through it, and whether it failed, until it is closed.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
+
+/// Remembers the name of every key and log that a batch writes, so that all of them can be removed.
+#[derive(Debug)]
+pub(crate) struct RecordedStore {
+    store: Arc<dyn Store>,
+    written: Mutex<BTreeSet<String>>,
+    failed: AtomicBool,
+    closed: AtomicBool,
+    /// Writes whose answers have not come.
+    under_way: AtomicUsize,
+}
+
+/// One write under way.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl RecordedStore {
+    pub(crate) fn new(store: Arc<dyn Store>) -> RecordedStore {
+        RecordedStore {
+            store,
+            written: Mutex::default(),
+            failed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            under_way: AtomicUsize::new(0),
+        }
+    }
+
+    /// The names that were written so far.
+    pub(crate) fn written(&self) -> Vec<String> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Lets no further write through: a task of a promise that was given up may go on.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a write may still be applied.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether a call did not reach the service, or got no answer.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn noted<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        if answer.as_ref().is_err_and(Error::is_retryable) {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// Before the batches are sent: they may be applied although the answer never comes.
+    fn record(&self, batches: &[Batch]) -> Result<UnderWay<'_>, Error> {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let under_way = UnderWay(&self.under_way);
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::not_sent("the examination has ended"));
+        }
+        let names = batches.iter().flat_map(Batch::writes).filter_map(|write| write.name());
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.extend(names.map(str::to_owned));
+        drop(written);
+        Ok(under_way)
+    }
+}
+
+#[onetap_store::async_trait]
+impl Store for RecordedStore {
+    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
+        self.noted(self.store.get_all(keys).await)
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        let _under_way = self.record(std::slice::from_ref(batch))?;
+        self.noted(self.store.commit(batch).await)
+    }
+
+    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+        let _under_way = match self.record(batches) {
+            Ok(under_way) => under_way,
+            Err(error) => return vec![Err(error); batches.len()],
+        };
+        self.store.commit_each(batches).await.into_iter().map(|answer| self.noted(answer)).collect()
+    }
+
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        self.noted(self.store.read(log, after, limit).await)
+    }
+
+    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
+        self.noted(self.store.watch(channel).await)
+    }
+
+    async fn connect(&self) -> Result<(), Error> {
+        self.noted(self.store.connect().await)
+    }
+
+    forward!(store: max_value);
+}

@@ -1,0 +1,240 @@
+//! Upstash and Redis servers: the checks of both, over either protocol.
+
+mod info;
+mod protocol;
+mod rest;
+
+use std::time::{Duration, SystemTime};
+
+use onetap_config::{ConfigError, Variables};
+use onetap_store::lease::unique_token;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use self::info::Info;
+use self::protocol::Protocol;
+use self::rest::Rest;
+use crate::clock::{MAX_SKEW, describe, skew_millis};
+use crate::store::{CLOCK, CREDENTIALS, OF, REACHABLE, REQUEST_TIMEOUT};
+use crate::{Finding, Report};
+
+pub(crate) const VERSION: &str = "version";
+pub(crate) const EVICTION: &str = "eviction";
+pub(crate) const CLUSTER: &str = "cluster";
+pub(crate) const ROLE: &str = "role";
+pub(crate) const PUBLISH: &str = "publish";
+pub(crate) const KEY_LOCKING: &str = "key-locking";
+
+/// Why a command has no reply.
+pub(crate) enum Failure {
+    /// There is no answer, or none of a Redis server: in our words.
+    NoAnswer(&'static str),
+    /// The server's error. It may quote what was sent, so that it is looked at and never shown.
+    Refused(String),
+}
+
+/// A database, and how to send it any command: the store offers only its own.
+pub(crate) enum Server {
+    /// Upstash's REST API.
+    Upstash(Rest),
+    /// The Redis protocol.
+    Redis(Box<Protocol>),
+}
+
+impl Server {
+    pub(crate) fn upstash(variables: &Variables<'_>) -> Result<Server, ConfigError> {
+        Rest::new(variables).map(Server::Upstash)
+    }
+
+    pub(crate) fn redis(variables: &Variables<'_>) -> Result<Server, ConfigError> {
+        Ok(Server::Redis(Box::new(Protocol::new(variables)?)))
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Server::Upstash(_) => "upstash",
+            Server::Redis(_) => "redis",
+        }
+    }
+
+    async fn command(&self, parts: &[&str]) -> Result<Value, Failure> {
+        let reply = async {
+            match self {
+                Server::Upstash(rest) => rest.command(parts).await,
+                Server::Redis(protocol) => protocol.command(parts).await,
+            }
+        };
+        let late = Failure::NoAnswer("no answer within 5 s");
+        timeout(REQUEST_TIMEOUT, reply).await.unwrap_or(Err(late))
+    }
+
+    /// Whether this user may read a key of this name. (If it is not known, yes.)
+    pub(crate) async fn may_read(&self, name: &str) -> bool {
+        !matches!(self.command(&["GET", name]).await, Err(Failure::Refused(_)))
+    }
+
+    /// Removes keys, whatever they hold, and what a cleared log leaves behind for a second.
+    pub(crate) async fn remove(&self, names: &[String]) -> Result<(), String> {
+        let marks = names.iter().map(|name| format!("{name}:cleared"));
+        let all: Vec<String> = names.iter().cloned().chain(marks).collect();
+        for names in all.chunks(100) {
+            let command: Vec<&str> = ["DEL"].into_iter().chain(names.iter().map(String::as_str)).collect();
+            self.command(&command).await.map_err(|failure| match failure {
+                Failure::NoAnswer(why) => why.to_owned(),
+                Failure::Refused(_) => "the server refuses DEL".to_owned(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) async fn examine(server: &Server, report: &mut Report) {
+    let of = server.name();
+    let (reachable, credentials) = reach(server).await;
+    let needed = [&reachable, &credentials].into_iter().find(|it| it.remedy.is_some()).cloned();
+    report.add(reachable);
+    report.add(credentials);
+    if let Some(needed) = needed {
+        report.skip(OF, &[CLOCK], &needed);
+        report.skip(of, &[VERSION, CLUSTER, ROLE, EVICTION], &needed);
+        return;
+    }
+    report.add(clock(server).await);
+    let info = match server.command(&["INFO"]).await {
+        Ok(Value::String(text)) => Some(Info::new(text)),
+        _ => None,
+    };
+    info::examine(of, info.as_ref(), report);
+}
+
+/// What scripts may do, once it is known that the server takes writes; `needed` is what shows that it does not.
+pub(crate) async fn scripts(server: &Server, needed: Option<&Finding>, report: &mut Report) {
+    let of = server.name();
+    match needed {
+        Some(needed) => report.skip(of, &[PUBLISH, KEY_LOCKING], needed),
+        None => {
+            report.add(publish(server).await);
+            report.add(key_locking(server).await);
+        }
+    }
+}
+
+async fn reach(server: &Server) -> (Finding, Finding) {
+    let of = server.name();
+    let (address, secret) = match server {
+        Server::Upstash(_) => ("UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN"),
+        Server::Redis(_) => ("REDIS_URL", "the password in REDIS_URL"),
+    };
+    let reachable = Finding::ok(OF, REACHABLE, format!("{of} answers"));
+    match server.command(&["PING"]).await {
+        Err(Failure::NoAnswer(why)) => {
+            let remedy = format!("Check {address}, and that this machine may connect to it.");
+            let reachable = Finding::wrong(OF, REACHABLE, why, remedy);
+            let credentials = Finding::needs(OF, CREDENTIALS, &reachable);
+            (reachable, credentials)
+        }
+        Err(Failure::Refused(error)) if is_about_credentials(&error) => {
+            let remedy = format!("Set {secret} to what the service's console shows.");
+            (reachable, Finding::wrong(OF, CREDENTIALS, "the service does not accept them", remedy))
+        }
+        // Another refusal is about the command, which not every user may send.
+        Ok(_) | Err(Failure::Refused(_)) => (reachable, Finding::ok(OF, CREDENTIALS, "accepted")),
+    }
+}
+
+fn is_about_credentials(error: &str) -> bool {
+    ["WRONGPASS", "NOAUTH", "invalid password", "Unauthorized"].iter().any(|words| error.contains(words))
+}
+
+/// Nothing depends on it: the server's clock alone judges what has expired.
+async fn clock(server: &Server) -> Finding {
+    let sent = SystemTime::now();
+    let answer = server.command(&["TIME"]).await;
+    let received = SystemTime::now();
+    let number = |value: &Value| match value {
+        Value::String(text) => text.parse().ok(),
+        value => value.as_u64(),
+    };
+    let time = answer.ok().as_ref().and_then(Value::as_array).and_then(|parts| match &parts[..] {
+        [seconds, micros] => {
+            Some(Duration::from_secs(number(seconds)?) + Duration::from_micros(number(micros)?))
+        }
+        _ => None,
+    });
+    let Some(time) = time else {
+        return Finding::skipped(OF, CLOCK, "the server does not tell its time");
+    };
+    let skew = skew_millis(time, Duration::from_millis(1), sent, received);
+    if u128::from(skew.unsigned_abs()) <= MAX_SKEW.as_millis() {
+        return Finding::ok(OF, CLOCK, describe(skew));
+    }
+    let remedy = "Synchronise this machine's clock by NTP; the store itself uses the server's clock only.";
+    Finding::warning(OF, CLOCK, describe(skew), remedy)
+}
+
+/// Whether the script that commits a batch may publish, else whether a command may.
+async fn publish(server: &Server) -> Finding {
+    const SCRIPT: &str = "return redis.call('PUBLISH', ARGV[1], '')";
+    let of = server.name();
+    let channel = format!("test:{}", unique_token());
+    match server.command(&["EVAL", SCRIPT, "0", &channel]).await {
+        Ok(_) => Finding::ok(of, PUBLISH, "a script may publish"),
+        Err(Failure::NoAnswer(why)) => unanswered(of, PUBLISH, why),
+        Err(Failure::Refused(_)) => match server.command(&["PUBLISH", &channel, ""]).await {
+            Ok(_) => {
+                let seen = "a script may not publish, a command may: each event costs a second request";
+                Finding::warning(
+                    of,
+                    PUBLISH,
+                    seen,
+                    "Allow PUBLISH in scripts, if the service has a setting for it.",
+                )
+            }
+            Err(Failure::NoAnswer(why)) => unanswered(of, PUBLISH, why),
+            // The user may be limited to the channels that the functions use.
+            Err(Failure::Refused(error)) if error.contains("channel") => Finding::warning(
+                of,
+                PUBLISH,
+                "this user may not publish on every channel",
+                "Check that it may on `{domain}:events:*` of your domains (`&scan:events:*` in ACL SETUSER).",
+            ),
+            Err(Failure::Refused(_)) => {
+                let seen = "this user may not publish: streams of job events do not hear of new events";
+                Finding::wrong(
+                    of,
+                    PUBLISH,
+                    seen,
+                    "Grant the user `+publish &*` (ACL SETUSER), or use another user.",
+                )
+            }
+        },
+    }
+}
+
+/// Whether the first line is understood by which Upstash locks a script's keys instead of the whole database.
+async fn key_locking(server: &Server) -> Finding {
+    const SCRIPT: &str = "#!lua flags=allow-key-locking\nreturn 1";
+    let of = server.name();
+    match (server.command(&["EVAL", SCRIPT, "0"]).await, server) {
+        (Ok(_), Server::Upstash(_)) => {
+            Finding::ok(of, KEY_LOCKING, "understood: a script locks its own keys")
+        }
+        (Ok(_), Server::Redis(_)) => {
+            Finding::ok(of, KEY_LOCKING, "understood, and not used on this protocol")
+        }
+        (Err(Failure::NoAnswer(why)), _) => unanswered(of, KEY_LOCKING, why),
+        (Err(Failure::Refused(_)), Server::Redis(_)) => {
+            Finding::ok(of, KEY_LOCKING, "not understood, and not needed: this protocol does not use it")
+        }
+        (Err(Failure::Refused(_)), Server::Upstash(_)) => Finding::warning(
+            of,
+            KEY_LOCKING,
+            "not understood: a script locks the whole database, so that batches wait for each other",
+            "Check that UPSTASH_REDIS_REST_URL is Upstash's own address and not that of a proxy before Redis.",
+        ),
+    }
+}
+
+fn unanswered(of: &'static str, check: &'static str, why: &str) -> Finding {
+    Finding::wrong(of, check, why, "Look at the service's status page, and run this again.")
+}

@@ -1,0 +1,222 @@
+//! The checks of any store: whether it answers, how quickly, and whether it keeps its promises.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_config::Variables;
+use onetap_store::config::{Backend, Config, open};
+use onetap_store::lease::unique_token;
+use onetap_store::{Batch, Commit, Error, Expect, Key, Store};
+use tokio::time::Instant;
+
+use crate::{Finding, Report, Status, dynamodb, limited, promises, redis};
+
+pub(crate) const OF: &str = "store";
+pub(crate) const REACHABLE: &str = "reachable";
+pub(crate) const CREDENTIALS: &str = "credentials";
+pub(crate) const CLOCK: &str = "clock";
+const WRITE: &str = "write";
+const LATENCY: &str = "latency";
+
+/// Time limit for one request, far above what is acceptable: what is slow is measured, not cut off.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const ROUND_TRIPS: usize = 30;
+/// Time limit for all round trips. Those that were made by then are counted.
+const LATENCY_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Checks without which those of the store's behaviour show nothing of their own.
+const BASIC: [&str; 7] =
+    [REACHABLE, CREDENTIALS, CLOCK, redis::CLUSTER, redis::ROLE, dynamodb::TABLE, dynamodb::KEYS];
+
+/// What is asked of a backend beside the calls of a [`Store`].
+pub(crate) enum Service {
+    /// Upstash or a Redis server.
+    Redis(redis::Server),
+    /// A table.
+    DynamoDb(dynamodb::Table),
+}
+
+impl Service {
+    /// Whether these credentials may read what is under this name.
+    async fn may_read(&self, name: &str) -> bool {
+        match self {
+            Service::Redis(server) => server.may_read(name).await,
+            Service::DynamoDb(table) => table.may_read(name).await,
+        }
+    }
+
+    /// Removes what is under these names.
+    pub(crate) async fn remove(&self, names: &[String]) -> Result<(), String> {
+        match self {
+            Service::Redis(server) => server.remove(names).await,
+            Service::DynamoDb(table) => table.remove(names).await,
+        }
+    }
+}
+
+/// The store of `variables`, which `functions` use. What is not checked at the `end` is left out.
+pub(crate) async fn examine(
+    variables: &Variables<'_>,
+    functions: &[&'static str],
+    end: Instant,
+    report: &mut Report,
+) {
+    // More time altogether is more time for each request.
+    let timeout = REQUEST_TIMEOUT.max((end - Instant::now()) / 8);
+    let opened = Config::from_variables(variables).and_then(|config| {
+        let config = config.timeout(timeout);
+        open(&config).map(|store| (config.backend(), store))
+    });
+    let Ok((backend, store)) = opened else {
+        skip_all(report, "needs store variables");
+        return;
+    };
+    let service = match backend {
+        Backend::Upstash => redis::Server::upstash(variables).map(Service::Redis),
+        Backend::Redis => redis::Server::redis(variables).map(Service::Redis),
+        Backend::DynamoDb => dynamodb::Table::new(variables).map(Service::DynamoDb),
+        _ => {
+            skip_all(report, "the memory store is no service");
+            return;
+        }
+    };
+    // The variables were read above, by the store itself.
+    let Ok(service) = service else {
+        skip_all(report, "needs store variables");
+        return;
+    };
+    match &service {
+        Service::Redis(server) => redis::examine(server, report).await,
+        Service::DynamoDb(table) => dynamodb::examine(table, functions, report).await,
+    }
+    behaviour(store, variables, &service, end, report).await;
+}
+
+fn skip_all(report: &mut Report, why: &str) {
+    for check in [REACHABLE, CREDENTIALS, CLOCK, WRITE, LATENCY, promises::CHECK] {
+        report.add(Finding::skipped(OF, check, why));
+    }
+}
+
+async fn behaviour(
+    store: Arc<dyn Store>,
+    variables: &Variables<'_>,
+    service: &Service,
+    end: Instant,
+    report: &mut Report,
+) {
+    let written = match report.first_wrong(&BASIC) {
+        Some(needed) => Finding::needs(OF, WRITE, needed),
+        None => limited(OF, WRITE, 2 * REQUEST_TIMEOUT, write(&*store, service)).await,
+    };
+    report.add(written.clone());
+    if let Service::Redis(server) = service {
+        let needed = (written.status != Status::Ok).then_some(&written);
+        redis::scripts(server, needed, report).await;
+    }
+    if written.status != Status::Ok {
+        report.skip(OF, &[LATENCY, promises::CHECK], &written);
+        return;
+    }
+    let timeout = variables.millis("STORE_TIMEOUT_MS", 500).unwrap_or(onetap_store::DEFAULT_TIMEOUT);
+    let latency = latency(&*store, timeout).await;
+    report.add(latency.clone());
+    let needed = report.findings().iter().find(|it| it.check == redis::PUBLISH && it.status != Status::Ok);
+    match needed.cloned().or((latency.status != Status::Ok).then_some(latency)) {
+        Some(needed) => report.skip(OF, &[promises::CHECK], &needed),
+        None => report.add(promises::examine(store, service, end).await),
+    }
+}
+
+/// Writes a value under a random name and removes it.
+async fn write(store: &dyn Store, service: &Service) -> Finding {
+    let (name, value) = (format!("test:{}", unique_token()), unique_token());
+    let Ok(key) = Key::new(name.clone()) else { return Finding::skipped(OF, WRITE, "no name") };
+    let put = Batch::new().put(&key, Expect::Absent, value.clone(), Duration::from_secs(60));
+    let delete = Batch::new().delete(&key, value);
+    for batch in [put, delete] {
+        match store.commit(&batch).await {
+            Ok(Commit::Applied(_)) => {}
+            Ok(Commit::Refused(_)) => {
+                let seen = "a value was not there after it was written";
+                return Finding::wrong(OF, WRITE, seen, "Check that no other program removes keys.");
+            }
+            // They may be limited to the functions' own names. On DynamoDB each function has a check of its rights.
+            Err(Error::Rejected { .. }) if !service.may_read(&name).await => {
+                let why = "these credentials may not use names that begin with `test:`";
+                return Finding::skipped(OF, WRITE, why);
+            }
+            Err(error @ Error::Rejected { .. }) => {
+                let remedy = "Use credentials that may read and write (at Upstash, not the read-only token).";
+                return Finding::wrong(OF, WRITE, error.to_string(), remedy);
+            }
+            Err(error) => {
+                let remedy = "Look at the service's status page, its memory, and what is left of its plan.";
+                return Finding::wrong(OF, WRITE, error.to_string(), remedy);
+            }
+        }
+    }
+    Finding::ok(OF, WRITE, "a value was written and removed")
+}
+
+/// The time of round trips: reads of a key that is not there.
+async fn latency(store: &dyn Store, timeout: Duration) -> Finding {
+    let Ok(key) = Key::new(format!("test:{}", unique_token())) else {
+        return Finding::skipped(OF, LATENCY, "no name");
+    };
+    let mut times = Vec::new();
+    let end = Instant::now() + LATENCY_TIMEOUT;
+    while times.len() < ROUND_TRIPS && Instant::now() < end {
+        let start = Instant::now();
+        if let Err(error) = store.get(&key).await {
+            let remedy = "Look at the service's status page and the network between, and run this again.";
+            return Finding::wrong(OF, LATENCY, error.to_string(), remedy);
+        }
+        times.push(start.elapsed());
+    }
+    judge(times, timeout)
+}
+
+fn judge(mut times: Vec<Duration>, timeout: Duration) -> Finding {
+    times.sort();
+    let percentile =
+        |n: usize| times.get((times.len() * n).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default();
+    let (p50, p95) = (percentile(50), percentile(95));
+    let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);
+    let seen = format!(
+        "p50 {}, p95 {} of {} round trips; the time limit is {} ms",
+        millis(p50),
+        millis(p95),
+        times.len(),
+        timeout.as_millis()
+    );
+    if p95 <= timeout / 2 {
+        return Finding::ok(OF, LATENCY, seen);
+    }
+    let remedy = "Move the store into the region of the functions, or raise STORE_TIMEOUT_MS (if this is not the \
+                  functions' region, run the doctor there).";
+    if p95 > timeout {
+        Finding::wrong(OF, LATENCY, seen, remedy)
+    } else {
+        Finding::warning(OF, LATENCY, seen, remedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency_is_judged_against_half_of_the_time_limit() {
+        let millis =
+            |times: &[u64]| times.iter().map(|time| Duration::from_millis(*time)).collect::<Vec<_>>();
+        let status = |times: &[u64]| judge(millis(times), Duration::from_millis(500)).status;
+        assert_eq!(status(&[10; 30]), Status::Ok);
+        let one_slow: Vec<u64> = [10; 29].into_iter().chain([400]).collect();
+        assert_eq!(status(&one_slow), Status::Ok);
+        assert_eq!(status(&[251; 30]), Status::Warning);
+        assert_eq!(status(&[501; 30]), Status::Wrong);
+        let seen = judge(millis(&[1, 2, 3, 4]), Duration::from_millis(500)).seen;
+        assert!(seen.starts_with("p50 2.0 ms, p95 4.0 ms of 4 round trips"), "{seen}");
+    }
+}

@@ -1,0 +1,144 @@
+//! A Redis server, well and with each fault.
+
+use onetap_doctor::Status;
+use onetap_servers::{Backend, Broken, Environment, Redis};
+
+use crate::support::{examined_on, faults, status, with_functions};
+
+/// Sends a command to a server without a password.
+async fn command(redis: &Redis, parts: &[&str]) -> redis::Value {
+    let client = redis::Client::open(redis.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut command = redis::Cmd::new();
+    for part in parts {
+        command.arg(*part);
+    }
+    command.query_async(&mut connection).await.unwrap()
+}
+
+/// A server that got these commands, and the faults that are found on it with this user (`name:password@`).
+async fn faults_after(commands: &[&[&str]], user: &str) -> Vec<(String, String, Status)> {
+    let redis = Redis::start().await;
+    for parts in commands {
+        command(&redis, parts).await;
+    }
+    let url = redis.url().replace("redis://", &format!("redis://{user}"));
+    let environment = Environment::on_redis(redis).with("REDIS_URL", url);
+    let findings = examined_on(environment.variables()).await;
+    faults(&findings)
+        .into_iter()
+        .map(|(of, check, status)| (of.to_owned(), check.to_owned(), status))
+        .collect()
+}
+
+fn only(of: &str, check: &str, status: Status) -> [(String, String, Status); 1] {
+    [(of.to_owned(), check.to_owned(), status)]
+}
+
+#[tokio::test]
+async fn a_good_server_is_found_good_and_left_as_it_was_on_redis() {
+    let mut environment = with_functions(Environment::start(Backend::Redis).await);
+    let variables = environment.variables().to_vec();
+    let redis = environment.redis().unwrap();
+    command(redis, &["SET", "theirs", "1"]).await;
+    let findings = examined_on(&variables).await;
+    assert_eq!(faults(&findings), []);
+    for check in ["reachable", "credentials", "clock", "write", "latency", "promises"] {
+        assert_eq!(status(&findings, "store", check), Status::Ok, "{findings:#?}");
+    }
+    for check in ["version", "cluster", "role", "eviction", "publish", "key-locking"] {
+        assert_eq!(status(&findings, "redis", check), Status::Ok, "{findings:#?}");
+    }
+    assert_eq!(command(redis, &["DBSIZE"]).await, redis::Value::Int(1));
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unreachable() {
+    let mut environment = Environment::start(Backend::Redis).await;
+    environment.redis().unwrap().stop().await;
+    let findings = examined_on(environment.variables()).await;
+    assert_eq!(faults(&findings), [("store", "reachable", Status::Wrong)]);
+    assert_eq!(status(&findings, "store", "promises"), Status::Skipped);
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_unreachable_after_a_time_limit() {
+    let broken = Broken::accepts_and_never_answers().await;
+    let url = format!("redis://{}", broken.addr());
+    let findings = examined_on(&[("STORE", "redis".to_owned()), ("REDIS_URL", url)]).await;
+    assert_eq!(faults(&findings), [("store", "reachable", Status::Wrong)]);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_found() {
+    let protect: &[&str] = &["CONFIG", "SET", "requirepass", "right-passw0rd"];
+    let credentials = only("store", "credentials", Status::Wrong);
+    assert_eq!(faults_after(&[protect], ":wrong-passw0rd@").await, credentials);
+    assert_eq!(faults_after(&[protect], "").await, credentials);
+}
+
+#[tokio::test]
+async fn eviction_is_a_warning() {
+    let evict: &[&str] = &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
+    assert_eq!(faults_after(&[evict], "").await, only("redis", "eviction", Status::Warning));
+}
+
+#[tokio::test]
+async fn a_replica_is_wrong() {
+    let follow: &[&str] = &["REPLICAOF", "127.0.0.1", "1"];
+    assert_eq!(faults_after(&[follow], "").await, only("redis", "role", Status::Wrong));
+}
+
+#[tokio::test]
+async fn a_cluster_is_wrong() {
+    let redis = Redis::start_with(&["--cluster-enabled", "yes"]).await;
+    let environment = Environment::on_redis(redis);
+    let findings = examined_on(environment.variables()).await;
+    assert_eq!(faults(&findings), [("redis", "cluster", Status::Wrong)]);
+}
+
+/// The faults that are found with a user of these rights.
+async fn faults_of_user(rights: &[&str]) -> Vec<(String, String, Status)> {
+    let user: Vec<&str> =
+        ["ACL", "SETUSER", "s3cret-user", "on", ">s3cret-word"].iter().chain(rights).copied().collect();
+    faults_after(&[&user], "s3cret-user:s3cret-word@").await
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_publish_is_wrong() {
+    let rights = ["~*", "&*", "+@all", "-publish"];
+    assert_eq!(faults_of_user(&rights).await, only("redis", "publish", Status::Wrong));
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_publish_everywhere_is_a_warning() {
+    let rights = ["~*", "+@all", "resetchannels", "&scan:events:*"];
+    assert_eq!(faults_of_user(&rights).await, only("redis", "publish", Status::Warning));
+}
+
+#[tokio::test]
+async fn a_user_that_may_only_read_is_wrong() {
+    let write = only("store", "write", Status::Wrong);
+    assert_eq!(faults_of_user(&["%R~*", "&*", "+@all"]).await, write);
+    // As Upstash's read-only token, which runs no script.
+    assert_eq!(faults_of_user(&["~*", "&*", "+@read", "+@connection", "+info", "+time"]).await, write);
+}
+
+#[tokio::test]
+async fn a_user_that_may_use_only_the_functions_keys_is_not_wrong() {
+    let rights = ["~idem:*", "~processing:*", "~user:*", "~weather:*", "&*", "+@all"];
+    assert_eq!(faults_of_user(&rights).await, []);
+}
+
+#[tokio::test]
+async fn what_a_user_may_not_look_at_is_skipped() {
+    assert_eq!(faults_of_user(&["~*", "&*", "+@all", "-info", "-time", "-ping"]).await, []);
+}
+
+#[tokio::test]
+async fn an_address_that_the_store_refuses_is_the_only_fault() {
+    let url = "rediss://127.0.0.1:1#insecure".to_owned();
+    let findings = examined_on(&[("STORE", "redis".to_owned()), ("REDIS_URL", url)]).await;
+    assert_eq!(faults(&findings), [("store", "variables", Status::Wrong)]);
+    assert_eq!(status(&findings, "store", "promises"), Status::Skipped);
+}

@@ -1,0 +1,130 @@
+//! The Upstash gateway, well and with each fault.
+
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use onetap_doctor::Status;
+use onetap_http::Bytes;
+use onetap_servers::environment::Variable;
+use onetap_servers::{Backend, Broken, Environment, Fault, Proxy};
+use serde_json::Value;
+
+use crate::support::{examined_on, faults, status, with_functions};
+
+const URL: &str = "UPSTASH_REDIS_REST_URL";
+const TOKEN: &str = "UPSTASH_REDIS_REST_TOKEN";
+
+async fn upstash() -> Environment {
+    Environment::start(Backend::Upstash).await
+}
+
+/// A proxy before the gateway.
+async fn behind_a_proxy(environment: &Environment) -> (Proxy, Vec<Variable>) {
+    let proxy = Proxy::start(&environment.lookup(URL).unwrap()).await;
+    let variables = environment.variables_with(URL, proxy.url());
+    (proxy, variables)
+}
+
+fn is_command(request: &Request<Bytes>, name: &str) -> bool {
+    serde_json::from_slice::<Value>(request.body()).is_ok_and(|command| command[0] == name)
+}
+
+#[tokio::test]
+async fn a_good_database_is_found_good_and_left_as_it_was_on_upstash() {
+    let mut environment = with_functions(upstash().await);
+    let variables = environment.variables().to_vec();
+    let before = environment.redis().unwrap().commands().await;
+    let findings = examined_on(&variables).await;
+    let billed = environment.redis().unwrap().commands().await - before;
+    assert!(billed <= 5000, "{billed} commands: the README says up to 5 000");
+    assert_eq!(faults(&findings), []);
+    for check in ["reachable", "credentials", "clock", "write", "latency", "promises"] {
+        assert_eq!(status(&findings, "store", check), Status::Ok, "{findings:#?}");
+    }
+    for check in ["version", "cluster", "role", "eviction", "publish", "key-locking"] {
+        assert_eq!(status(&findings, "upstash", check), Status::Ok, "{findings:#?}");
+    }
+    let client = redis::Client::open(environment.redis().unwrap().url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let left: i64 = redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap();
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_found() {
+    let environment = upstash().await.with(TOKEN, "another-t0ken");
+    let findings = examined_on(environment.variables()).await;
+    assert_eq!(faults(&findings), [("store", "credentials", Status::Wrong)]);
+}
+
+#[tokio::test]
+async fn the_names_of_vercel_are_read_too() {
+    let environment = upstash().await;
+    let set = |name| environment.lookup(name).unwrap();
+    let variables = [
+        ("STORE", "upstash".to_owned()),
+        ("KV_REST_API_URL", set(URL)),
+        ("KV_REST_API_TOKEN", "another-t0ken".to_owned()),
+    ];
+    assert_eq!(faults(&examined_on(&variables).await), [("store", "credentials", Status::Wrong)]);
+}
+
+#[tokio::test]
+async fn what_is_not_upstash_is_unreachable() {
+    for fault in [Fault::Html, Fault::Empty, Fault::Close, Fault::Status(503, "no".to_owned())] {
+        let broken = Broken::start(fault).await;
+        let variables =
+            [("STORE", "upstash".to_owned()), (URL, broken.url()), (TOKEN, "s3cret-t0ken".to_owned())];
+        assert_eq!(faults(&examined_on(&variables).await), [("store", "reachable", Status::Wrong)]);
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_may_not_publish_where_a_command_may_is_a_warning() {
+    let environment = upstash().await;
+    environment.gateway().unwrap().refuse_publish_in_scripts(true);
+    let findings = examined_on(environment.variables()).await;
+    assert_eq!(faults(&findings), [("upstash", "publish", Status::Warning)]);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_understand_the_key_locking_line_is_a_warning() {
+    let environment = upstash().await;
+    environment.gateway().unwrap().pass_on_the_key_locking_line(true);
+    let findings = examined_on(environment.variables()).await;
+    assert_eq!(faults(&findings), [("upstash", "key-locking", Status::Warning)]);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_a_warning() {
+    let environment = upstash().await;
+    let (proxy, variables) = behind_a_proxy(&environment).await;
+    proxy.intercept(|request| {
+        is_command(request, "TIME").then(|| Response::new(Bytes::from(r#"{"result":["1700000000","0"]}"#)))
+    });
+    assert_eq!(faults(&examined_on(&variables).await), [("store", "clock", Status::Warning)]);
+}
+
+#[tokio::test]
+async fn a_store_that_is_slower_than_its_time_limit_is_wrong() {
+    let environment = upstash().await.with("STORE_TIMEOUT_MS", "50");
+    let (proxy, variables) = behind_a_proxy(&environment).await;
+    proxy.inject(Some(Fault::Delay(Duration::from_millis(60))));
+    assert_eq!(faults(&examined_on(&variables).await), [("store", "latency", Status::Wrong)]);
+}
+
+#[tokio::test]
+async fn a_plan_that_is_used_up_is_the_only_fault() {
+    let environment = upstash().await;
+    let (proxy, variables) = behind_a_proxy(&environment).await;
+    proxy.intercept(|_| {
+        let error = r#"{"error":"ERR max requests limit exceeded. Limit: 500000, Usage: 500000."}"#;
+        let mut answer = Response::new(Bytes::from(error));
+        *answer.status_mut() = StatusCode::BAD_REQUEST;
+        Some(answer)
+    });
+    let findings = examined_on(&variables).await;
+    assert_eq!(faults(&findings), [("store", "write", Status::Wrong)]);
+    let remedy = findings.iter().find_map(|finding| finding.remedy.as_deref());
+    assert!(remedy.is_some_and(|remedy| remedy.contains("plan")), "{remedy:?}");
+}
