@@ -1,4 +1,5 @@
-"""The contestant in Python: Powertools' idempotency on DynamoDB and Redis, and redis-py's lock as seed 000 writes it.
+"""The contestant in Python: Powertools' idempotency on DynamoDB and Redis, alone and in its batch utility, and redis-py's lock as
+seed 000 writes it.
 
 Reads orders from standard input, one a line of JSON, and answers on standard output. Callers are threads.
 """
@@ -11,10 +12,13 @@ import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from urllib.parse import urlparse
 
 import boto3
 import redis
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.idempotency import (
     DynamoDBPersistenceLayer,
     IdempotencyConfig,
@@ -24,6 +28,8 @@ from aws_lambda_powertools.utilities.idempotency.persistence.cache import CacheP
 from botocore.config import Config
 
 MOST_CALLERS = 64
+MESSAGES = 10
+MESSAGE = Path(__file__).with_name("message.json").read_text()
 
 
 class Context:
@@ -48,13 +54,41 @@ def powertools_on(persistence):
     return call
 
 
+def batches_on(persistence):
+    """Handles a batch of messages and says how many of them were new."""
+    processor = BatchProcessor(event_type=EventType.SQS)
+    config = IdempotencyConfig(event_key_jmespath="messageId")
+    new = []
+
+    @idempotent_function(data_keyword_argument="record", config=config, persistence_store=persistence)
+    def record_handler(record: SQSRecord):
+        new.append(record.json_body["id"])
+
+    def call(event):
+        new.clear()
+        context = Context()
+        config.register_lambda_context(context)
+        response = process_partial_response(
+            event=event, record_handler=record_handler, processor=processor, context=context
+        )
+        if response["batchItemFailures"]:
+            raise RuntimeError("a message failed")
+        return len(new)
+
+    return call
+
+
+def batch(key):
+    return {"Records": [json.loads(MESSAGE.replace("ORDER", f"{key}-{n}")) for n in range(MESSAGES)]}
+
+
 def dynamodb():
     client = boto3.client(
         "dynamodb",
         endpoint_url=os.environ["AWS_ENDPOINT_URL_DYNAMODB"],
         config=Config(max_pool_connections=MOST_CALLERS),
     )
-    return powertools_on(DynamoDBPersistenceLayer(table_name="powertools", boto3_client=client))
+    return DynamoDBPersistenceLayer(table_name="powertools", boto3_client=client)
 
 
 def on_redis():
@@ -84,29 +118,39 @@ class Contestant:
         if known not in self.made:
             if name == "lock":
                 self.made[known] = lock_on(on_redis())
-            elif store == "dynamodb":
-                self.made[known] = dynamodb()
             else:
-                self.made[known] = powertools_on(CachePersistenceLayer(client=on_redis()))
+                persistence = dynamodb() if store == "dynamodb" else CachePersistenceLayer(client=on_redis())
+                self.made[known] = batches_on(persistence) if name == "batch" else powertools_on(persistence)
         return self.made[known]
 
     def measure(self, order):
-        call = self.call("lock" if order["call"] == "lock" else "execute", order["store"])
+        # What is called, whether it was called so before, and what it answers.
+        name, again, expected = {
+            "lock": ("lock", False, None),
+            "execute": ("execute", False, None),
+            "replay": ("execute", True, None),
+            "batch": ("batch", False, MESSAGES),
+            "batch-again": ("batch", True, 0),
+        }[order["call"]]
+        call = self.call(name, order["store"])
+        given = batch if name == "batch" else lambda key: key
         callers = order["callers"]
         each = -(-order["calls"] // callers)
         took, elapsed, cpu = [], 0.0, 0.0
         for block in range(order["blocks"] + 1):
-            if order["call"] == "replay":
-                keys = [[f"{self.base}-again-{caller}"] * each for caller in range(callers)]
-                for own in keys:
+            if again:
+                inputs = [[given(f"{self.base}-again-{caller}")] * each for caller in range(callers)]
+                for own in inputs:
                     call(own[0])
             else:
-                keys = [[f"{self.base}-{next(self.numbers)}" for _ in range(each)] for _ in range(callers)]
+                inputs = [
+                    [given(f"{self.base}-{next(self.numbers)}") for _ in range(each)] for _ in range(callers)
+                ]
             start, start_cpu = time.perf_counter(), time.process_time()
             if callers == 1:
-                results = [run(call, keys[0])]
+                results = [run(call, inputs[0], expected)]
             else:
-                results = list(self.pool.map(lambda own: run(call, own), keys))
+                results = list(self.pool.map(lambda own: run(call, own, expected), inputs))
             end, end_cpu = time.perf_counter(), time.process_time()
             # The first block warms up.
             if block > 0:
@@ -118,12 +162,14 @@ class Contestant:
         return {"calls": len(took), "elapsed": elapsed, "cpu": cpu, "p50": at(0.5), "p95": at(0.95), "p99": at(0.99)}
 
 
-def run(call, keys):
+def run(call, inputs, expected):
     took = []
-    for key in keys:
+    for one in inputs:
         start = time.perf_counter()
-        call(key)
+        answer = call(one)
         took.append(time.perf_counter() - start)
+        if answer != expected:
+            raise RuntimeError("a call did something else than it should")
     return took
 
 

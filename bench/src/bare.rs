@@ -31,6 +31,8 @@ struct Line {
     begins: Vec<u8>,
     /// Before so many bytes have come no reply of this size has ended.
     least: usize,
+    /// A pipeline of Redis' protocol has so many replies, HTTP one.
+    replies: usize,
 }
 
 /// Of a reply that comes in many pieces, not every piece is searched for its end. Two replies to one request differ by less
@@ -51,7 +53,7 @@ impl Script {
             let begins = exchange.reply.get(..exchange.reply.len().min(8)).unwrap_or_default().to_vec();
             let begins = if begins.starts_with(b"HTTP") { exchange.reply[..12].to_vec() } else { begins };
             let least = exchange.reply.len().saturating_sub(SLACK);
-            Line { request, holes, begins, least }
+            Line { request, holes, begins, least, replies: replies(&exchange.reply) }
         };
         let lines: Vec<Line> = tape.iter().map(line).collect();
         if lines.is_empty() || lines.iter().any(|line| line.holes.is_empty()) {
@@ -100,7 +102,7 @@ impl Connection {
                     0 => return Err("the server closed a bare connection".into()),
                     read => filled += read,
                 }
-                if filled >= line.least && end(&self.buffer[..filled])? <= filled {
+                if filled >= line.least && end(&self.buffer[..filled], line.replies)? <= filled {
                     break;
                 }
             }
@@ -117,9 +119,20 @@ impl Connection {
     }
 }
 
-/// Where the reply ends; beyond what is there if that is not all of it.
-fn end(reply: &[u8]) -> Result<usize> {
-    if reply.starts_with(b"HTTP/") { http_end(reply) } else { Ok(resp_end(reply, 0).unwrap_or(usize::MAX)) }
+/// Where the last of so many replies ends; beyond what is there if that is not all of it.
+fn end(reply: &[u8], replies: usize) -> Result<usize> {
+    if reply.starts_with(b"HTTP/") {
+        return http_end(reply);
+    }
+    Ok((0..replies).try_fold(0, |at, _| resp_end(reply, at)).unwrap_or(usize::MAX))
+}
+
+/// How many replies these are.
+fn replies(recorded: &[u8]) -> usize {
+    if recorded.starts_with(b"HTTP/") {
+        return 1;
+    }
+    std::iter::successors(resp_end(recorded, 0), |at| resp_end(recorded, *at)).count()
 }
 
 fn http_end(reply: &[u8]) -> Result<usize> {
@@ -166,10 +179,19 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         ] {
-            assert_eq!(end(whole.as_bytes()).unwrap(), whole.len(), "{whole}");
+            assert_eq!(end(whole.as_bytes(), 1).unwrap(), whole.len(), "{whole}");
             let part = &whole.as_bytes()[..whole.len() - 1];
-            assert!(end(part).unwrap() > part.len(), "{whole}");
+            assert!(end(part, 1).unwrap() > part.len(), "{whole}");
         }
+    }
+
+    #[test]
+    fn a_pipeline_has_as_many_replies_as_were_recorded() {
+        let whole = b"+OK\r\n$-1\r\n*2\r\n:1\r\n$3\r\n1-1\r\n";
+        assert_eq!(replies(whole), 3);
+        assert_eq!(end(whole, 3).unwrap(), whole.len());
+        assert_eq!(end(whole, 2).unwrap(), 10);
+        assert!(end(&whole[..10], 3).unwrap() > whole.len());
     }
 
     #[test]

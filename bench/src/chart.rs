@@ -1,4 +1,4 @@
-//! The picture in the README: four panels, drawn by hand, legible on light and on dark.
+//! The picture in the README: five panels, drawn by hand, legible on light and on dark.
 
 use std::fmt::Write;
 
@@ -27,7 +27,7 @@ const STYLE: &str = "
 /// An SVG of the report.
 pub fn draw(report: &Report) -> String {
     let store = round_trips(report);
-    let speed = throughput(report);
+    let speed = throughput(report).above(batches(report));
     let start = starts(report);
     let scale = curves(report);
     let left = store.height.max(scale.height);
@@ -63,6 +63,16 @@ impl Panel {
         panel.text(0.0, 33.0, "note", note);
         panel.height = 46.0;
         panel
+    }
+
+    /// Both, one above the other. A panel without bars takes no room.
+    fn above(mut self, below: Panel) -> Panel {
+        if below.height > Panel::new("", "").height {
+            let y = self.height + 20.0;
+            let _ = writeln!(self.svg, "<g transform=\"translate(0 {y:.0})\">\n{}</g>", below.svg);
+            self.height = y + below.height;
+        }
+        self
     }
 
     fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
@@ -121,9 +131,20 @@ fn round_trips(report: &Report) -> Panel {
 
 /// Idempotent calls a second by 64 callers.
 fn throughput(report: &Report) -> Panel {
-    let mut panel = Panel::new("Idempotent calls a second, 64 callers", "one process each, the same server");
+    let panel = Panel::new("Idempotent calls a second, 64 callers", "one process each, the same server");
+    peers(panel, report, "execute, first, 64 callers")
+}
+
+/// SQS messages a second.
+fn batches(report: &Report) -> Panel {
+    let panel = Panel::new("SQS messages a second, ten a batch", "each handled once; one batch at a time");
+    peers(panel, report, "SQS messages in batches of ten")
+}
+
+/// Ours and the peers, on the stores that all of them know.
+fn peers(mut panel: Panel, report: &Report, what: &str) -> Panel {
     for (store, label) in [("redis", "Redis"), ("dynamodb", "DynamoDB")] {
-        let name = format!("{store}: execute, first, 64 callers");
+        let name = format!("{store}: {what}");
         let rows: Vec<&Row> = report
             .section("throughput")
             .filter(|row| row.name == name && row.against.starts_with("Power"))
@@ -222,5 +243,19 @@ mod tests {
         assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
         assert!(picture.contains("redis: get") && picture.contains("1.10 ×"));
         assert!(!picture.contains("NaN"));
+        assert!(!picture.contains("SQS"), "a panel without rows is not drawn");
+    }
+
+    #[test]
+    fn batches_are_drawn_beside_the_peers() {
+        let row = |against: &str, theirs| {
+            let name = "redis: SQS messages in batches of ten";
+            Row::compared("throughput", name, Unit::PerSecond, against, &[(40_000.0, theirs)])
+        };
+        let rows = vec![row("Powertools Python", 1_700.0), row("Powertools TypeScript", 13_000.0)];
+        let picture = draw(&Report { rows, ..Report::default() });
+        for shown in ["SQS messages a second", "Redis: onetap", "40 000/s", "1 700/s", "13 000/s"] {
+            assert!(picture.contains(shown), "{shown}");
+        }
     }
 }

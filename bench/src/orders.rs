@@ -21,16 +21,24 @@ pub enum Call {
     Execute,
     /// An idempotent call that was done before.
     Replay,
-    /// Edit the last transaction.
+    /// Edit the last transaction, the only entry of its ledger.
     Edit,
+    /// Edit the last transaction in a ledger of 36 months.
+    EditAmongMonths,
     /// Publish one event of a new job.
     Publish,
     /// Publish ten events of ten new jobs at once.
     PublishTen,
+    /// Handle ten new SQS messages in one batch.
+    Batch,
+    /// Handle ten SQS messages in one batch that were handled before.
+    BatchAgain,
     /// Read the records of a month of the ledger with 1 000 entries.
     Month,
     /// Read the records of a month of the ledger with 5 000 entries.
     LargeMonth,
+    /// Read a month with 100 entries and fold it.
+    SmallStatement,
     /// Read a month with 1 000 entries and fold it.
     Statement,
     /// Read a month with 5 000 entries and fold it.
@@ -48,10 +56,14 @@ impl Call {
             Call::Execute => "execute",
             Call::Replay => "replay",
             Call::Edit => "edit",
+            Call::EditAmongMonths => "edit-among-months",
             Call::Publish => "publish",
             Call::PublishTen => "publish-ten",
+            Call::Batch => "batch",
+            Call::BatchAgain => "batch-again",
             Call::Month => "month",
             Call::LargeMonth => "large-month",
+            Call::SmallStatement => "small-statement",
             Call::Statement => "statement",
             Call::LargeStatement => "large-statement",
         }

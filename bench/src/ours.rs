@@ -2,15 +2,18 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onetap_bus::{Bus, Event, Published, Stages};
 use onetap_config::Variables;
-use onetap_ledger::{Attempt, Book, Change, Config, Entry, Month, Patch, Statement};
-use onetap_store::idem::Idempotency;
+use onetap_ledger::{Attempt, Book, Change, Config, Entry, Moment, Month, Patch, Statement};
+use onetap_store::idem::{EffectKeys, Failure, Idempotency};
 use onetap_store::lease::{Acquire, Release};
+use onetap_store::sqs::{Consumer, SqsEvent};
 use onetap_store::{Batch, Commit, Expect, Keep, Key, Lease, Log, Record, Store, open, read_to_end};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::Result;
 use crate::orders::Call;
@@ -20,10 +23,21 @@ const HOUR: Duration = Duration::from_secs(3600);
 const VALUE: &str = "0123456789abcdef0123456789abcdef";
 const ENTRY: &str = r#"{"intent":"bookkeeping","日期":"2025-11-29","時間":"14:30","品項":"午餐","原幣別":"TWD","原幣金額":120,"匯率":1,"付款方式":"信用卡","交易ID":"20251129-143000","明細說明":"","分類":"飲食","專案":"日常","必要性":"必要","代墊狀態":"無","收款支付對象":"","附註":""}"#;
 
-/// A month, and the number of its entries.
+/// A message of SQS as the peers get it, about `ORDER`.
+const MESSAGE: &str = include_str!("../peers/message.json");
+/// Messages in a batch, and Lambda's default.
+pub const MESSAGES: usize = 10;
+/// What Lambda would give the invocation.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A month, and the number of its entries. It lies outside [`LEDGER_YEARS`], as those below do.
+const SMALL_MONTH: (&str, usize) = ("2025-10", 100);
+/// The same with more entries.
 const MONTH: (&str, usize) = ("2025-11", 1_000);
 /// The same with as many as a month holds at least.
 const LARGE_MONTH: (&str, usize) = ("2025-12", 5_000);
+/// A ledger of 36 months: as many as it keeps by default.
+const LEDGER_YEARS: std::ops::Range<u32> = 2022..2025;
 /// How many records are appended in one batch.
 const MAX_APPENDS: usize = 40;
 
@@ -40,6 +54,15 @@ pub struct Ours {
     store: Arc<dyn Store>,
     idem: Idempotency,
     bus: Bus,
+    orders: Consumer<Order>,
+}
+
+/// What a message is about.
+#[derive(Debug, Deserialize)]
+struct Order {
+    id: String,
+    #[allow(dead_code, reason = "a handler would want to know it")]
+    item: String,
 }
 
 fn unexpected(what: &str) -> crate::Error {
@@ -54,7 +77,8 @@ impl Ours {
         let store = open(&config)?;
         let idem = Idempotency::new(Arc::clone(&store));
         let bus = Bus::new(Arc::clone(&store), onetap_bus::Config::from_variables(&variables, &config)?);
-        Ok(Ours { store, idem, bus })
+        let orders = Consumer::json(Idempotency::new(Arc::clone(&store)), |order: &Order| order.id.clone());
+        Ok(Ours { store, idem, bus, orders })
     }
 
     /// Writes the data that `call` needs.
@@ -65,18 +89,23 @@ impl Ours {
                 applied(self.store.commit(&put).await?)
             }
             Call::Replay => self.execute(id).await,
-            Call::Edit => {
-                let entry = Entry::from_body(ENTRY.as_bytes()).map_err(|_| unexpected("the entry"))?;
-                self.change(Change::Put(entry), id).await
+            Call::Edit => self.put(ENTRY, id).await,
+            Call::EditAmongMonths => {
+                for (year, month) in LEDGER_YEARS.flat_map(|year| (1..=12).map(move |month| (year, month))) {
+                    self.put(&ENTRY.replace("2025-11-29", &format!("{year}-{month:02}-15")), id).await?;
+                }
+                Ok(())
             }
+            Call::BatchAgain => self.handle(batch(id)?).await.map(drop),
+            Call::SmallStatement => self.fill(id, SMALL_MONTH).await,
             Call::Month | Call::Statement => self.fill(id, MONTH).await,
             Call::LargeMonth | Call::LargeStatement => self.fill(id, LARGE_MONTH).await,
-            Call::Set | Call::Lock | Call::Execute | Call::Publish | Call::PublishTen => Ok(()),
+            Call::Set | Call::Lock | Call::Execute | Call::Publish | Call::PublishTen | Call::Batch => Ok(()),
         }
     }
 
-    /// Makes the call; `n` counts the calls under this id.
-    pub async fn make(&self, call: Call, id: &str, n: usize) -> Result<()> {
+    /// Makes the call on what it is [`given`]; `n` counts the calls under this id.
+    pub async fn make(&self, call: Call, id: &str, n: usize, given: SqsEvent) -> Result<()> {
         match call {
             Call::Get => match self.store.get(&key(id)?).await? {
                 Some(_) => Ok(()),
@@ -88,7 +117,9 @@ impl Ours {
             Call::Delete => applied(self.store.commit(&Batch::new().delete(&key(id)?, VALUE)).await?),
             Call::Lock => self.lock(id).await,
             Call::Execute | Call::Replay => self.execute(id).await,
-            Call::Edit => self.edit(id, n).await,
+            Call::Edit | Call::EditAmongMonths => self.edit(id, n).await,
+            Call::Batch => all_ran(self.handle(given).await?, MESSAGES),
+            Call::BatchAgain => all_ran(self.handle(given).await?, 0),
             Call::Publish => self.publish(&[event(id)?]).await,
             Call::PublishTen => {
                 let events: Result<Vec<Event>> = (0..10).map(|n| event(&format!("{id}-{n}"))).collect();
@@ -96,6 +127,7 @@ impl Ours {
             }
             Call::Month => counted(self.records(id, MONTH).await?.len(), MONTH),
             Call::LargeMonth => counted(self.records(id, LARGE_MONTH).await?.len(), LARGE_MONTH),
+            Call::SmallStatement => self.statement(id, SMALL_MONTH).await,
             Call::Statement => self.statement(id, MONTH).await,
             Call::LargeStatement => self.statement(id, LARGE_MONTH).await,
         }
@@ -120,16 +152,36 @@ impl Ours {
         }
     }
 
-    /// Alternates between two amounts, so that every edit changes the value.
+    /// Handles a batch of messages, none of which may fail; how many of them were new.
+    async fn handle(&self, event: SqsEvent) -> Result<usize> {
+        let ran = AtomicUsize::new(0);
+        let handler = async |order: Order, _: EffectKeys| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            if order.id.is_empty() { Err(Failure::Permanent("no order")) } else { Ok(()) }
+        };
+        let response = self.orders.handle(event, Instant::now() + TIMEOUT, handler).await;
+        if response.batch_item_failures.is_empty() {
+            Ok(ran.into_inner())
+        } else {
+            Err(unexpected("a batch"))
+        }
+    }
+
+    /// Makes `entry` the last transaction.
+    async fn put(&self, entry: &str, id: &str) -> Result<()> {
+        let entry = Entry::from_body(entry.as_bytes()).map_err(|_| unexpected("the entry"))?;
+        self.change(Change::Put(entry), id).await
+    }
+
+    /// Sets another amount every time, so that every edit changes the value.
     async fn edit(&self, id: &str, n: usize) -> Result<()> {
-        let body: &[u8] =
-            if n.is_multiple_of(2) { r#"{"原幣金額":150}"# } else { r#"{"原幣金額":120}"# }.as_bytes();
-        let patch = Patch::from_body(body).map_err(|_| unexpected("the edit"))?;
+        let body = format!(r#"{{"原幣金額":{}}}"#, 200 + n % 700);
+        let patch = Patch::from_body(body.as_bytes()).map_err(|_| unexpected("the edit"))?;
         self.change(Change::Edit(patch), id).await
     }
 
     async fn change(&self, change: Change, id: &str) -> Result<()> {
-        let (book, mut attempt) = (book(id)?, Attempt::new(change, None));
+        let (book, mut attempt) = (book(id)?, Attempt::new(change, None).at(Moment::now()));
         let edit = attempt.edit(&book);
         let changed = edit.apply(&*self.store, |there| attempt.write(&book, there)).await;
         changed.map(drop).map_err(|_| unexpected("a change of the last transaction"))
@@ -175,6 +227,23 @@ fn applied(commit: Commit) -> Result<()> {
         Commit::Applied(_) => Ok(()),
         Commit::Refused(_) => Err(unexpected("a commit")),
     }
+}
+
+/// What a call is given, made before the clock runs: the event of a batch, for other calls an empty one.
+pub fn given(call: Call, id: &str) -> Result<SqsEvent> {
+    if matches!(call, Call::Batch | Call::BatchAgain) { batch(id) } else { Ok(SqsEvent::default()) }
+}
+
+/// A batch of messages about orders of their own.
+fn batch(id: &str) -> Result<SqsEvent> {
+    let message = |n| Ok(serde_json::from_str(&MESSAGE.replace("ORDER", &format!("{id}-{n}")))?);
+    let mut event = SqsEvent::default();
+    event.records = (0..MESSAGES).map(message).collect::<Result<_>>()?;
+    Ok(event)
+}
+
+fn all_ran(ran: usize, expected: usize) -> Result<()> {
+    if ran == expected { Ok(()) } else { Err(unexpected("a batch's messages")) }
 }
 
 fn key(id: &str) -> Result<Key> {

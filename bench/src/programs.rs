@@ -81,6 +81,25 @@ pub fn event(file: &str) -> Result<Vec<u8>> {
     Ok(serde_json::from_str::<Value>(&text)?.to_string().into_bytes())
 }
 
+/// Whose events are numbered. Each section has numbers of its own: an event with a number that another has used is a duplicate,
+/// and a function does less for it.
+#[derive(Clone, Copy, Debug)]
+pub enum Numbers {
+    /// The starts.
+    Start,
+    /// The first taps.
+    FirstTap,
+    /// The warm invocations.
+    Warm,
+}
+
+impl Numbers {
+    /// The first of many. New in every run, also on a store that saw one before.
+    pub fn first(self) -> u64 {
+        (u64::from(std::process::id()) << 32) + ((self as u64) << 28)
+    }
+}
+
 /// A user's tap on `home`, new every time, and signed.
 pub fn tap(number: u64) -> Result<Vec<u8>> {
     let mut event: Value = serde_json::from_slice(&event("webhook/tap-home.json")?)?;

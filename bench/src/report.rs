@@ -179,6 +179,15 @@ impl Row {
         Row { target: Some(target), hit: Some(hit), ..self }
     }
 
+    /// What it should reach, if anything.
+    #[must_use]
+    pub fn maybe_target(self, target: Option<Target>) -> Row {
+        match target {
+            Some(target) => self.target(target),
+            None => self,
+        }
+    }
+
     fn cells(&self) -> [String; COLUMNS] {
         let other = self.other.map(|other| format!("{} {}", self.against, self.unit.show(other)));
         let ratio = self.ratio.map(|ratio| format!("{:.2} ×", ratio.median)).unwrap_or_default();

@@ -25,22 +25,30 @@ fn weight(row: &Row, what: &str, dynamodb: bool) -> bool {
     row.section == "start" && row.name.ends_with(what) && row.name.contains("DynamoDB") == dynamodb
 }
 
-fn race(row: &Row, against: &str) -> bool {
-    row.section == "throughput" && row.against == against
+fn race(row: &Row, what: &str, against: &str) -> bool {
+    row.section == "throughput" && row.name.contains(what) && row.against == against
 }
 
-const AIMS: [Aim; 21] = [
+const AIMS: [Aim; 23] = [
     Aim { what: "one call on Redis, against the bare round trip", rows: |row| store(row, "redis") },
     Aim { what: "one call on Upstash's REST API, the same", rows: |row| store(row, "upstash") },
     Aim { what: "one call on DynamoDB (dynoxide), the same", rows: |row| store(row, "dynamodb") },
     Aim { what: "one call on DynamoDB Local, the same", rows: |row| store(row, "dynamodb-local") },
     Aim {
         what: "`execute` by 64 callers, against Powertools for Python",
-        rows: |row| race(row, "Powertools Python"),
+        rows: |row| race(row, "execute", "Powertools Python"),
     },
     Aim {
         what: "`execute` by 64 callers, against Powertools for TypeScript",
-        rows: |row| race(row, "Powertools TypeScript"),
+        rows: |row| race(row, "execute", "Powertools TypeScript"),
+    },
+    Aim {
+        what: "SQS messages in batches of ten, new and again, against Powertools for Python",
+        rows: |row| race(row, "SQS", "Powertools Python"),
+    },
+    Aim {
+        what: "SQS messages in batches of ten, against Powertools for TypeScript",
+        rows: |row| race(row, "SQS", "Powertools TypeScript"),
     },
     Aim {
         what: "cold start with Upstash, exec to first poll, against a bare `lambda_http`",

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::bare::{Connection, Script, id};
 use crate::orders::{Answer, Call, Counted, Measure, Measured, Order, Side};
-use crate::ours::Ours;
-use crate::recorder::{Recorder, counted};
+use crate::ours::{Ours, given};
+use crate::recorder::{Exchange, Recorder, counted};
 use crate::stats::quantile;
 use crate::{Error, Result};
 
@@ -23,7 +23,7 @@ const LASTING: u64 = 900_000_000_000;
 pub struct Worker {
     variables: HashMap<String, Variables>,
     stores: HashMap<String, Arc<Ours>>,
-    scripts: HashMap<(String, Call), Arc<Vec<Script>>>,
+    scripts: HashMap<(String, Call), Script>,
     connections: HashMap<String, Vec<Connection>>,
     next: u64,
 }
@@ -73,8 +73,7 @@ impl Worker {
     async fn block(&mut self, order: &Measure, side: Side, tally: &mut Tally) -> Result<()> {
         let call = order.call;
         let ours = self.store(&order.store)?;
-        // An even number: an edit ends where it began.
-        let each = order.calls.div_ceil(order.callers).next_multiple_of(2);
+        let each = order.calls.div_ceil(order.callers);
         let mut plans = Vec::new();
         for caller in 0..order.callers {
             let ids: Vec<String> = (0..each).map(|_| self.id_for(call, caller)).collect();
@@ -88,33 +87,33 @@ impl Worker {
             Side::Ours => {
                 let callers = plans.into_iter().map(|ids| {
                     let ours = Arc::clone(&ours);
-                    async move {
+                    let given = ids.iter().map(|id| given(call, id)).collect::<Result<Vec<_>>>()?;
+                    Ok(async move {
                         let mut took = Vec::with_capacity(ids.len());
-                        for (n, id) in ids.iter().enumerate() {
+                        for (n, (id, given)) in ids.iter().zip(given).enumerate() {
                             let start = Instant::now();
-                            ours.make(call, id, n).await?;
+                            ours.make(call, id, n, given).await?;
                             took.push(start.elapsed());
                         }
                         Ok::<_, Error>(took)
-                    }
+                    })
                 });
-                tally.time(callers).await
+                tally.time(callers.collect::<Result<Vec<_>>>()?.into_iter()).await
             }
             Side::Bare => {
-                let scripts = self.scripts(call, &order.store).await?;
+                let script = self.script(call, &order.store).await?;
                 let mut connections = self.connections.remove(&order.store).unwrap_or_default();
                 while connections.len() < order.callers {
                     connections.push(Connection::open(&self.address(&order.store)?).await?);
                 }
                 let rest = connections.split_off(order.callers);
                 let callers = plans.into_iter().zip(connections).map(|(ids, mut connection)| {
-                    let mut scripts = Vec::clone(&scripts);
+                    let mut script = script.clone();
                     async move {
-                        let variants = scripts.len();
                         let mut took = Vec::with_capacity(ids.len());
-                        for (n, id) in ids.iter().enumerate() {
+                        for id in &ids {
                             let start = Instant::now();
-                            connection.say(&mut scripts[n % variants], id).await?;
+                            connection.say(&mut script, id).await?;
                             took.push(start.elapsed());
                         }
                         Ok::<_, Error>((took, connection))
@@ -129,17 +128,11 @@ impl Worker {
 
     async fn count(&mut self, call: Call, store: &str) -> Result<Counted> {
         let id = self.id_for(call, 0);
-        let tape = self.record(call, store, &id).await?.swap_remove(0);
-        Ok(counted(&tape))
+        Ok(counted(&self.record(call, store, &id).await?))
     }
 
-    /// What the call sends, once for each of its variants.
-    async fn record(
-        &mut self,
-        call: Call,
-        store: &str,
-        id: &str,
-    ) -> Result<Vec<Vec<crate::recorder::Exchange>>> {
+    /// What the call sends, and what it is answered.
+    async fn record(&mut self, call: Call, store: &str, id: &str) -> Result<Vec<Exchange>> {
         let recorder = Recorder::start(&self.address(store)?)?;
         let variables = self.variables(store)?.clone();
         let place = place_of(store, &variables)?;
@@ -152,29 +145,23 @@ impl Worker {
         // The first call connects and brings the script along.
         let warm = if reads_log(call) { id.to_owned() } else { self.fresh() };
         ours.prepare(call, &warm).await?;
-        ours.make(call, &warm, 0).await?;
+        ours.make(call, &warm, 0, given(call, &warm)?).await?;
         ours.prepare(call, id).await?;
-        let mut tapes = Vec::new();
-        for n in 0..if call == Call::Edit { 2 } else { 1 } {
-            recorder.take();
-            ours.make(call, id, n).await?;
-            tapes.push(recorder.take());
-        }
-        Ok(tapes)
+        recorder.take();
+        ours.make(call, id, 0, given(call, id)?).await?;
+        Ok(recorder.take())
     }
 
-    async fn scripts(&mut self, call: Call, store: &str) -> Result<Arc<Vec<Script>>> {
+    async fn script(&mut self, call: Call, store: &str) -> Result<Script> {
         let name = (store.to_owned(), call);
-        if let Some(scripts) = self.scripts.get(&name) {
-            return Ok(Arc::clone(scripts));
+        if let Some(script) = self.scripts.get(&name) {
+            return Ok(script.clone());
         }
         // Where a log is read in pages, the requests name positions that only this log has.
         let id = if reads_log(call) { self.id_for(call, 0) } else { self.fresh() };
-        let tapes = self.record(call, store, &id).await?;
-        let scripts: Result<Vec<Script>> = tapes.iter().map(|tape| Script::new(tape, &id)).collect();
-        let scripts = Arc::new(scripts?);
-        self.scripts.insert(name, Arc::clone(&scripts));
-        Ok(scripts)
+        let script = Script::new(&self.record(call, store, &id).await?, &id)?;
+        self.scripts.insert(name, script.clone());
+        Ok(script)
     }
 
     fn id_for(&mut self, call: Call, caller: usize) -> String {
@@ -211,12 +198,15 @@ impl Worker {
 
 /// Whether all of a caller's calls are under one id.
 fn lasts(call: Call) -> bool {
-    matches!(call, Call::Get | Call::Replay | Call::Edit) || reads_log(call)
+    matches!(call, Call::Get | Call::Replay | Call::EditAmongMonths | Call::BatchAgain) || reads_log(call)
 }
 
 /// Whether the call reads a log.
 fn reads_log(call: Call) -> bool {
-    matches!(call, Call::Month | Call::LargeMonth | Call::Statement | Call::LargeStatement)
+    matches!(
+        call,
+        Call::Month | Call::LargeMonth | Call::SmallStatement | Call::Statement | Call::LargeStatement
+    )
 }
 
 /// The variable that says where the server is.

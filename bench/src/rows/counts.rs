@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::{Bench, example};
 use crate::Result;
+use crate::contestant::Contestant;
 use crate::orders::{Call, Measure, Side};
 use crate::recorder::{Recorder, counted};
 use crate::report::{Row, Target, Unit};
@@ -17,9 +18,18 @@ fn budget(call: Call, store: &str) -> f64 {
     match call {
         // The head of the log is read too.
         Call::Edit if store == "dynamodb" => 3.0,
-        Call::Lock | Call::Execute | Call::Edit => 2.0,
+        Call::Lock | Call::Execute | Call::Edit | Call::Batch => 2.0,
         Call::Publish if store == "dynamodb" => 2.0,
         _ => 1.0,
+    }
+}
+
+/// What the row is called.
+fn title(call: Call) -> &'static str {
+    match call {
+        Call::Batch => "SQS batch of ten",
+        Call::BatchAgain => "SQS batch of ten, again",
+        other => other.name(),
     }
 }
 
@@ -31,13 +41,23 @@ pub fn run(bench: &mut Bench) -> Result<()> {
 }
 
 fn round_trips(bench: &mut Bench) -> Result<()> {
-    let calls = [Call::Lock, Call::Execute, Call::Replay, Call::Edit, Call::Publish, Call::PublishTen];
+    let calls = [
+        Call::Lock,
+        Call::Execute,
+        Call::Replay,
+        Call::Edit,
+        Call::Publish,
+        Call::PublishTen,
+        Call::Batch,
+        Call::BatchAgain,
+    ];
     let mut worker = None;
     for store in STORES {
         for call in calls {
-            let name = format!("{store}: {}", call.name());
-            // Ten events are ten transactions there, side by side: a recording would mix them up.
-            let apart = store == "dynamodb" && call == Call::PublishTen;
+            let name = format!("{store}: {}", title(call));
+            // There ten events or messages are ten requests, side by side.
+            let apart =
+                store == "dynamodb" && matches!(call, Call::PublishTen | Call::Batch | Call::BatchAgain);
             if apart || !bench.wants(SECTION, &format!("{name}, round trips bytes")) {
                 continue;
             }
@@ -60,39 +80,51 @@ fn round_trips(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// How many round trips the peers' idempotent call takes.
+/// How many round trips the peers take for an idempotent call and for a batch of messages. Where requests are made side by side,
+/// each of them counts.
 fn peers(bench: &mut Bench) -> Result<()> {
     for (store, place) in [("redis", "REDIS_URL"), ("dynamodb", "AWS_ENDPOINT_URL_DYNAMODB")] {
-        let name = format!("{store}: execute, round trips of Powertools");
-        if !bench.wants(SECTION, &name) {
+        let name = |call| {
+            let what = if call == Call::Execute || store == "redis" { "round trips" } else { "requests" };
+            format!("{store}: {}, {what} of Powertools", title(call))
+        };
+        let mut calls = vec![Call::Execute, Call::Batch, Call::BatchAgain];
+        calls.retain(|call| bench.wants(SECTION, &name(*call)));
+        if calls.is_empty() {
             continue;
         }
         bench.say(&format!("round trips of the peers on {store}"));
-        let ours = bench.worker(HashMap::new())?.count(Call::Execute, store)?.round_trips as f64;
+        let mut worker = bench.worker(HashMap::new())?;
         let mut variables = bench.peer_variables()?;
         let address = variables.iter_mut().find(|(known, _)| known == place).ok_or("no address")?;
         let (scheme, server) = address.1.split_once("://").ok_or("an address without a scheme")?;
         let recorder = Recorder::start(server)?;
         address.1 = format!("{scheme}://{}", recorder.address());
-        for (peer, mut contestant) in
-            [("Python", bench.python(&variables)?), ("TypeScript", bench.node(&variables)?)]
-        {
-            let calls = 10;
-            let sides = vec![Side::Ours];
-            let order =
-                Measure { call: Call::Execute, store: store.to_owned(), callers: 1, calls, blocks: 1, sides };
-            // The first time it connects.
-            contestant.measure(order.clone())?;
-            recorder.take();
-            contestant.measure(order)?;
-            let tape = recorder.take();
-            // One block warms up, one is measured: both were recorded.
-            let each = counted(&tape).round_trips as f64 / (2 * calls) as f64;
-            let row = Row::compared(SECTION, &name, Unit::Pieces, peer, &[(ours, each)]);
-            bench.rows.push(row);
+        let mut peers = [("Python", bench.python(&variables)?), ("TypeScript", bench.node(&variables)?)];
+        for call in calls {
+            let ours = worker.count(call, store)?.round_trips as f64;
+            for (peer, contestant) in &mut peers {
+                let each = round_trips_of(contestant, &recorder, call, store)?;
+                bench.rows.push(Row::compared(SECTION, name(call), Unit::Pieces, peer, &[(ours, each)]));
+            }
         }
     }
     Ok(())
+}
+
+/// The round trips of a peer's call, seen by the recorder between it and its server.
+fn round_trips_of(peer: &mut Contestant, recorder: &Recorder, call: Call, store: &str) -> Result<f64> {
+    let calls = 10;
+    let sides = vec![Side::Ours];
+    let order = Measure { call, store: store.to_owned(), callers: 1, calls, blocks: 1, sides };
+    // The first time it connects.
+    peer.measure(order.clone())?;
+    recorder.take();
+    peer.measure(order)?;
+    let tape = recorder.take();
+    // One block warms up, one is measured: both were recorded. What comes again is made once more in each.
+    let made = 2 * if call == Call::BatchAgain { calls + 1 } else { calls };
+    Ok(counted(&tape).round_trips as f64 / made as f64)
 }
 
 /// Instructions and allocations, of a process that makes many calls less those of one that makes few.

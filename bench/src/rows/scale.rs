@@ -1,4 +1,5 @@
-//! What an operation costs when there is more of everything: users at once, events in a batch, keys, events in a stream.
+//! What an operation costs when there is more of everything: users at once, events in a batch, keys, events in a stream, entries
+//! in a month of the ledger, months in a ledger.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -30,6 +31,7 @@ struct Curve {
     name: String,
     points: Vec<(String, Point)>,
     cost: fn(&Measured, Call) -> f64,
+    target: Option<Target>,
 }
 
 fn one_call(measured: &Measured, _: Call) -> f64 {
@@ -44,9 +46,19 @@ fn one_event(measured: &Measured, call: Call) -> f64 {
     measured.p50 / if call == Call::PublishTen { 10.0 } else { 1.0 }
 }
 
+fn one_entry(measured: &Measured, call: Call) -> f64 {
+    let entries = match call {
+        Call::SmallStatement => 100.0,
+        Call::Statement => 1_000.0,
+        _ => 5_000.0,
+    };
+    measured.p50 / entries
+}
+
 /// Measures all curves, their points in turns.
 pub fn run(bench: &mut Bench) -> Result<()> {
-    let mut curves: Vec<Curve> = users(bench).into_iter().chain(batches(bench)).collect();
+    let mut curves: Vec<Curve> =
+        users(bench).into_iter().chain(batches(bench)).chain(ledgers(bench)).collect();
     let wants = |name: &str| bench.wants(SECTION, name);
     let full =
         wants("redis: keys") || wants("redis: events") || wants("upstash: keys") || wants("upstash: events");
@@ -106,7 +118,8 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             let rounds: Vec<(f64, f64)> =
                 point.rounds.iter().copied().zip(base.rounds.iter().copied()).collect();
             let name = format!("{}: {size}", curve.name);
-            bench.rows.push(Row::compared(SECTION, name, Unit::Micros, smallest, &rounds).target(FLAT));
+            let row = Row::compared(SECTION, name, Unit::Micros, smallest, &rounds);
+            bench.rows.push(row.maybe_target(curve.target));
         }
     }
     drop(servers);
@@ -145,6 +158,7 @@ fn users(bench: &Bench) -> Vec<Curve> {
             name: format!("{store}: lock, users at once"),
             points: sizes.iter().copied().map(point).collect(),
             cost: all_together,
+            target: Some(FLAT),
         }
     };
     ["redis", "upstash"].map(curve).into_iter().filter(|curve| bench.wants(SECTION, &curve.name)).collect()
@@ -161,9 +175,41 @@ fn batches(bench: &Bench) -> Vec<Curve> {
             name: format!("{store}: publish, each event of a batch"),
             points: vec![point(Call::Publish, "1 event"), point(Call::PublishTen, "10 events")],
             cost: one_event,
+            target: Some(FLAT),
         }
     };
     let curves = ["redis", "upstash", "dynamodb"].map(curve).into_iter();
+    curves.filter(|curve| bench.wants(SECTION, &curve.name)).collect()
+}
+
+/// A month of the ledger by its entries, and an edit by the months of the ledger.
+fn ledgers(bench: &Bench) -> Vec<Curve> {
+    let curves = ["redis", "upstash", "dynamodb"].into_iter().flat_map(|store| {
+        let point = |name: &str, call: Call, calls: usize| {
+            let point = Point { store: store.to_owned(), call, callers: 1, calls, rounds: Vec::new() };
+            (name.to_owned(), point)
+        };
+        let month = Curve {
+            name: format!("{store}: a month read and folded, each entry"),
+            points: [
+                point("100 entries", Call::SmallStatement, 20),
+                point("1 000 entries", Call::Statement, 6),
+                point("5 000 entries", Call::LargeStatement, 3),
+            ]
+            .into_iter()
+            .take(bench.options.either(2, 3))
+            .collect(),
+            cost: one_entry,
+            target: None,
+        };
+        let edit = Curve {
+            name: format!("{store}: edit, months in the ledger"),
+            points: vec![point("1 month", Call::Edit, 100), point("36 months", Call::EditAmongMonths, 100)],
+            cost: one_call,
+            target: None,
+        };
+        [month, edit]
+    });
     curves.filter(|curve| bench.wants(SECTION, &curve.name)).collect()
 }
 
@@ -180,7 +226,8 @@ fn sized(bench: &Bench, what: &str, stores: &[&str], calls: &[Call], sizes: &[us
                 let store = format!("{store}-{size}");
                 (number(*size), Point { store, call: *call, callers: 1, calls: 400, rounds: Vec::new() })
             };
-            curves.push(Curve { name, points: sizes.iter().map(point).collect(), cost: one_call });
+            let points = sizes.iter().map(point).collect();
+            curves.push(Curve { name, points, cost: one_call, target: Some(FLAT) });
         }
     }
     curves

@@ -8,7 +8,7 @@ use onetap_line::testing::MessagingApi;
 
 use super::{Bench, PEERS, PROGRAMS, PYTHON, UPSTASH_PROGRAMS, example};
 use crate::Result;
-use crate::programs::{ACCESS_TOKEN, Program, event, function, hello, messages, tap};
+use crate::programs::{ACCESS_TOKEN, Numbers, Program, event, function, hello, messages, tap};
 use crate::report::{Row, Target, Unit};
 use crate::stats::Spread;
 
@@ -60,7 +60,7 @@ impl Entrant {
 
     /// What makes it warm: events that reach the store, where its first one does not.
     fn workday(&self) -> Result<Vec<Vec<u8>>> {
-        let first = (u64::from(std::process::id()) << 32) + self.memory.len() as u64 * WARM;
+        let first = Numbers::Start.first() + self.memory.len() as u64 * WARM;
         let numbers = first..first + WARM;
         match self.name.split(',').next() {
             Some("webhook") => numbers.map(tap).collect(),

@@ -1,5 +1,5 @@
-//! The same idempotent call by several callers: ours, Powertools in Python and in JavaScript, on the same servers; and
-//! the lock of seed 000.
+//! The same idempotent call by several callers, and the same batches of SQS messages: ours, Powertools in Python and in
+//! JavaScript, on the same servers; and the lock of seed 000.
 
 use std::collections::HashMap;
 
@@ -7,6 +7,7 @@ use super::Bench;
 use crate::Result;
 use crate::contestant::Contestant;
 use crate::orders::{Call, Measure, Measured, Side};
+use crate::ours::MESSAGES;
 use crate::report::{Row, Target, Unit};
 
 const SECTION: &str = "throughput";
@@ -30,11 +31,19 @@ impl Race {
         let call = match self.call {
             Call::Execute => "execute, first",
             Call::Replay => "execute, replay",
+            // A function gets one batch at a time.
+            Call::Batch => return format!("{}: SQS messages in batches of ten", self.store),
+            Call::BatchAgain => return format!("{}: SQS messages in batches of ten, again", self.store),
             _ => "lock, acquire + release",
         };
         let callers =
             if self.callers == 1 { "1 caller".to_owned() } else { format!("{} callers", self.callers) };
         format!("{}: {call}, {callers}", self.store)
+    }
+
+    /// What is counted: messages of a batch, otherwise calls.
+    fn pieces(&self) -> usize {
+        if matches!(self.call, Call::Batch | Call::BatchAgain) { MESSAGES } else { 1 }
     }
 }
 
@@ -48,12 +57,20 @@ fn races(bench: &Bench) -> Vec<Race> {
         ("redis", Call::Replay, &peers[..]),
         ("dynamodb", Call::Replay, &peers[..]),
         ("redis", Call::Lock, &[REDIS_PY][..]),
+        ("redis", Call::Batch, &peers[..]),
+        ("dynamodb", Call::Batch, &peers[..]),
+        ("redis", Call::BatchAgain, &peers[..]),
+        ("dynamodb", Call::BatchAgain, &peers[..]),
     ] {
         for callers in [1, 8, 64] {
             let rivals = rivals.to_vec();
             let race = Race { store, call, callers, rivals, ours: Vec::new(), theirs: vec![Vec::new(); 3] };
-            // A replay is shown where it is hardest.
-            let shown = call != Call::Replay || callers == 64;
+            let shown = match call {
+                // A replay is shown where it is hardest.
+                Call::Replay => callers == 64,
+                Call::Batch | Call::BatchAgain => callers == 1,
+                _ => true,
+            };
             if shown && bench.wants(SECTION, &race.name()) {
                 races.push(race);
             }
@@ -76,6 +93,8 @@ pub fn run(bench: &mut Bench) -> Result<()> {
         for race in &mut races {
             // Rates differ by a factor of fifty: so do the numbers of calls.
             let (fast, slow) = bench.options.either((1_000, 128), (4_000, 256));
+            // Batches are slower than calls, but not ten times.
+            let (fast, slow) = if race.pieces() == 1 { (fast, slow) } else { (fast / 5, slow / 5) };
             let measure = |who: &mut Contestant, calls: usize, side: Side| -> Result<Measured> {
                 let (call, store, callers) = (race.call, race.store.to_owned(), race.callers);
                 let order = Measure { call, store, callers, calls, blocks: 1, sides: vec![side] };
@@ -101,16 +120,20 @@ pub fn run(bench: &mut Bench) -> Result<()> {
 }
 
 fn add(bench: &mut Bench, race: &Race, rival: &str, theirs: &[Measured]) {
-    let both = |figure: fn(&Measured) -> f64| -> Vec<(f64, f64)> {
+    let both = |figure: &dyn Fn(&Measured) -> f64| -> Vec<(f64, f64)> {
         race.ours.iter().zip(theirs).map(|(ours, theirs)| (figure(ours), figure(theirs))).collect()
     };
-    let row = Row::compared(SECTION, race.name(), Unit::PerSecond, rival, &both(Measured::rate))
-        .detail("p50", Unit::Micros, &both(|measured| measured.p50))
-        .detail("p99", Unit::Micros, &both(|measured| measured.p99))
-        .detail("CPU for 1 000", Unit::CpuSeconds, &both(Measured::cpu_per_thousand));
-    bench.rows.push(match (race.call, race.callers, rival) {
-        (Call::Execute, 64, PYTHON) => row.target(Target::RatioAtLeast(10.0)),
-        (Call::Execute, 64, TYPESCRIPT) => row.target(Target::RatioAtLeast(4.0)),
+    let pieces = race.pieces() as f64;
+    let rates = both(&|measured| measured.rate() * pieces);
+    let row = Row::compared(SECTION, race.name(), Unit::PerSecond, rival, &rates)
+        .detail("p50", Unit::Micros, &both(&|measured| measured.p50))
+        .detail("p99", Unit::Micros, &both(&|measured| measured.p99))
+        .detail("CPU for 1 000", Unit::CpuSeconds, &both(&|measured| measured.cpu_per_thousand() / pieces));
+    let judged =
+        matches!((race.call, race.callers), (Call::Execute, 64) | (Call::Batch | Call::BatchAgain, _));
+    bench.rows.push(match rival {
+        PYTHON if judged => row.target(Target::RatioAtLeast(10.0)),
+        TYPESCRIPT if judged => row.target(Target::RatioAtLeast(4.0)),
         _ => row,
     });
 }

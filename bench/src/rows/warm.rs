@@ -7,7 +7,7 @@ use onetap_line::testing::MessagingApi;
 
 use super::{Bench, PROGRAMS, example};
 use crate::Result;
-use crate::programs::{ACCESS_TOKEN, edit, event, function, hello, messages, tap};
+use crate::programs::{ACCESS_TOKEN, Numbers, edit, event, function, hello, messages, tap};
 use crate::report::{Row, Target, Unit};
 use crate::runtime_api::Function;
 
@@ -63,8 +63,8 @@ pub fn run(bench: &mut Bench) -> Result<()> {
         function.first_answer()?;
     }
     let events = bench.options.either(400, 1000);
-    // The first round warms up. New numbers in every run, also on a store that saw one before.
-    let mut number = u64::from(std::process::id()) << 32;
+    // The first round warms up.
+    let mut number = Numbers::Warm.first();
     for round in 0..=bench.options.either(4, 8) {
         bench.say(&format!("warm invocations, ours and the floor in turns: round {round}"));
         for lap in &mut laps {
