@@ -5,11 +5,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use onetap_bus::Follower;
-use onetap_store::Record;
+use onetap_store::{Error, Record};
 use tokio::time::{Instant, sleep_until};
 
 use crate::Body;
@@ -28,9 +29,22 @@ const MIN_RETRY_MS: u64 = 2000;
 /// Longest delay of such a reconnect.
 const MAX_RETRY_MS: u64 = 5000;
 
+/// Waits for the next event of a job. It is kept while keep-alive comments are sent: begun anew, a read of the store that
+/// takes longer than the interval between them would never end.
+type Next = BoxFuture<'static, (Follower, Result<Option<Record>, Error>)>;
+
+fn next_of(mut follower: Follower) -> Next {
+    async move {
+        let next = follower.next().await;
+        (follower, next)
+    }
+    .boxed()
+}
+
 /// An open stream of a job's events.
 struct EventStream {
-    follower: Follower,
+    next: Next,
+    has_gap: bool,
     keepalive: Duration,
     end: End,
     progress: Progress,
@@ -58,7 +72,8 @@ enum Progress {
 
 /// The SSE body that follows a job.
 pub(crate) fn body(follower: Follower, keepalive: Duration, end: End) -> Body {
-    let stream = EventStream { follower, keepalive, end, progress: Progress::Started };
+    let (has_gap, progress) = (follower.has_gap(), Progress::Started);
+    let stream = EventStream { next: next_of(follower), has_gap, keepalive, end, progress };
     let frames = stream::unfold(stream, |mut stream| async move {
         let text = stream.next().await?;
         Some((Ok::<_, Infallible>(Frame::data(Bytes::from(text))), stream))
@@ -77,7 +92,7 @@ impl EventStream {
         match self.progress {
             Progress::Started => {
                 self.progress = Progress::Running;
-                let gap = if self.follower.has_gap() { GAP } else { "" };
+                let gap = if self.has_gap { GAP } else { "" };
                 return Some([PREAMBLE, gap].concat());
             }
             Progress::Running => {}
@@ -87,9 +102,13 @@ impl EventStream {
         tokio::select! {
             // Events have priority over the end of the stream, so that even a very short stream delivers some.
             biased;
-            next = self.follower.next() => match next {
-                // `None` when the job has ended: that ends the stream.
-                Ok(record) => record.map(|record| event(&record)),
+            (follower, next) = &mut self.next => match next {
+                Ok(Some(record)) => {
+                    self.next = next_of(follower);
+                    Some(event(&record))
+                }
+                // The job has ended: that ends the stream.
+                Ok(None) => None,
                 // The store has logged its failure. The client reconnects and resumes.
                 Err(_) => self.end_with(retry_later()),
             },

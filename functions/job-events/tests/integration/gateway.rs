@@ -310,6 +310,27 @@ async fn events_put_the_comments_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_read_that_takes_longer_than_the_keep_alive_is_not_begun_again() {
+    let world = World::memory().await;
+    publish(&world, &whole_job(&world)[..1]).await;
+    let keepalive = Duration::from_secs(1);
+    let slow = Faulty::new(world.store.clone(), |_| Fault::AnsweredLate(Duration::from_secs(5)));
+    let config = Config { keepalive, ..client::config() };
+    let mut stream = Client::new(JobEvents::new(slow.clone(), config), world.job("a")).open("").await;
+    assert!(stream.event().await.is_some());
+    publish(&world, &whole_job(&world)[1..2]).await;
+    let before = slow.calls();
+    let mut comments = 0;
+    loop {
+        match stream.frame().await.expect("the event comes before the stream ends") {
+            frame if frame.starts_with(':') => comments += 1,
+            frame => break assert!(frame.starts_with("id: "), "{frame}"),
+        }
+    }
+    assert_eq!((comments, slow.calls() - before), (4, 1), "comments while it reads, and one read");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_stream_of_a_finished_job_stays_open_for_the_grace_and_then_ends() {
     let world = World::memory().await;
     publish(&world, &whole_job(&world)).await;
