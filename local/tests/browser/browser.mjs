@@ -63,8 +63,15 @@ export async function until(page, what, holds, argument) {
 }
 
 /** Waits until there are exactly so many. */
-export const count = (page, selector, wanted) =>
-  until(page, `${wanted} of ${selector}`, ([selector, wanted]) => document.querySelectorAll(selector).length === wanted, [selector, wanted]);
+export async function count(page, selector, wanted) {
+  const holds = ([selector, wanted]) => document.querySelectorAll(selector).length === wanted;
+  await until(page, `${wanted} of ${selector}`, holds, [selector, wanted]).catch(async (error) => {
+    throw new Error(`${error.message}: there are ${await page.locator(selector).count()}`);
+  });
+}
+
+/** Every tap has been answered: none waits for its path. */
+export const settled = (page) => count(page, ".dots", 0);
 
 export const text = async (page, selector) => (await page.locator(selector).first().textContent()).trim();
 

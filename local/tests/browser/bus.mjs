@@ -197,7 +197,7 @@ export async function crowd(browser) {
 
   // Full of keys, with live changes: the double tap's lock, markers and profile.
   await page.locator("#double").click();
-  await count(page, '.from-bot[data-path="handled"]', 1);
+  await page.locator('.from-bot[data-path="handled"]').first().waitFor();
   await page.locator("#keys").evaluate((list) => (list.scrollTop = list.scrollHeight / 2));
   await page.waitForTimeout(3000);
   await measure(`with ${keys} keys and ${records} records`);
