@@ -12,6 +12,9 @@ use onetap_store::testing::random::Random;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+/// Longer than a batch takes on a busy machine: a batch that is delivered again before it is done cannot be deleted.
+const VISIBILITY: Duration = Duration::from_secs(10);
+
 pub struct Jobs {
     pub jobs: Vec<Job>,
     pub queue: Queue,
@@ -37,7 +40,7 @@ impl Jobs {
         let events: Vec<(String, u64)> = (0..events).flat_map(nth).take(events - 1).collect();
         Jobs {
             jobs: (0..count).map(job).collect(),
-            queue: Queue::new("jobs").with_visibility(Duration::from_secs(1)),
+            queue: Queue::new("jobs").with_visibility(VISIBILITY),
             missing: Mutex::new(vec![events.iter().map(|(_, seq)| *seq).collect(); count]),
             events,
             last: (ending[0].name().to_owned(), ending[0].ends().unwrap()),

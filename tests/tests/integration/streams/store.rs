@@ -24,6 +24,9 @@ enum Servers {
     Proxied(Environment, TcpProxy),
 }
 
+/// Time limit for one store call. Hundreds of clients that give up and ask again would keep a busy machine busy.
+const STORE_TIMEOUT: (&str, &str) = ("STORE_TIMEOUT_MS", "60000");
+
 const ENDPOINT: &str = "AWS_ENDPOINT_URL_DYNAMODB";
 
 impl RestartingStore {
@@ -33,13 +36,15 @@ impl RestartingStore {
     }
 
     pub async fn redis() -> RestartingStore {
-        let servers = Servers::Redis(Environment::on_redis(Redis::start_durable().await));
-        RestartingStore { name: "redis", servers }
+        RestartingStore::durable("redis", Environment::on_redis(Redis::start_durable().await))
     }
 
     pub async fn upstash() -> RestartingStore {
-        let servers = Servers::Redis(Environment::on_upstash(Redis::start_durable().await).await);
-        RestartingStore { name: "upstash", servers }
+        RestartingStore::durable("upstash", Environment::on_upstash(Redis::start_durable().await).await)
+    }
+
+    fn durable(name: &'static str, environment: Environment) -> RestartingStore {
+        RestartingStore { name, servers: Servers::Redis(environment.with(STORE_TIMEOUT.0, STORE_TIMEOUT.1)) }
     }
 
     pub async fn dynamodb() -> RestartingStore {
@@ -54,8 +59,11 @@ impl RestartingStore {
         let environment = Environment::start(backend).await;
         let endpoint = environment.lookup(ENDPOINT).unwrap();
         let proxy = TcpProxy::start(endpoint.trim_start_matches("http://")).await;
-        let environment = environment.with(ENDPOINT, proxy.url().replace("redis:", "http:"));
-        RestartingStore { name, servers: Servers::Proxied(environment.with("SSE_POLL_MS", POLL_MS), proxy) }
+        let environment = environment
+            .with(ENDPOINT, proxy.url().replace("redis:", "http:"))
+            .with("SSE_POLL_MS", POLL_MS)
+            .with(STORE_TIMEOUT.0, STORE_TIMEOUT.1);
+        RestartingStore { name, servers: Servers::Proxied(environment, proxy) }
     }
 
     /// The variables with which another process opens the store; none in memory.

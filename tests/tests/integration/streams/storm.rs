@@ -17,7 +17,7 @@ use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Log, read_to_end};
 use onetap_tests::functions::JOB_SECRET;
 use queue_consumer::QueueConsumer;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::audience::{Seen, follow, millis};
 use super::jobs::Jobs;
@@ -27,10 +27,12 @@ use super::worker::Worker;
 /// Longer than any machine takes beyond the time in which the events are sent.
 const PATIENCE: Duration = Duration::from_secs(180);
 const CONSUMERS: usize = 4;
-const GATEWAYS: usize = STREAM_SECONDS.len();
-/// The longest stream of each gateway. Those of the first end all the time; those of the second must survive by
-/// themselves what passes.
-const STREAM_SECONDS: [u64; 2] = [2, 3600];
+const GATEWAYS: usize = 2;
+/// The longest stream of the first gateway while events are sent: its clients reconnect all the time. Not for ever: a
+/// machine that crawls would do nothing else.
+const SHORT: Duration = Duration::from_secs(2);
+/// The longest of the other streams. They must survive by themselves what passes.
+const LONG: Duration = Duration::from_secs(3600);
 const KILLS_PER_RESTART: usize = 5;
 
 /// How much there is of everything.
@@ -84,16 +86,16 @@ impl Outcome {
     }
 }
 
-fn gateway(store: &RestartingStore, stages: &Stages, stream_seconds: u64) -> Arc<JobEvents> {
+fn gateway(store: &RestartingStore, stages: &Stages, longest: Duration) -> JobEvents {
     let config = Config {
         secrets: vec![Secret::new(JOB_SECRET)],
         allow_origin: "*".parse().unwrap(),
-        max: Duration::from_secs(stream_seconds),
+        max: longest,
         keepalive: Duration::from_millis(500),
         grace: Duration::from_millis(200),
         stages: stages.clone(),
     };
-    Arc::new(JobEvents::new(store.open(), config))
+    JobEvents::new(store.open(), config)
 }
 
 /// A process of its own; in memory a task, on a store that takes its time, so that there is a middle to die in.
@@ -120,11 +122,12 @@ pub async fn storm(store: &mut RestartingStore, size: &Size, seed: u64) -> Outco
     let (mut random, mut outcome) = (Random::new(seed), Outcome::default());
     let stages = table(size.stages);
     let jobs = Jobs::new(size.jobs, size.events, &stages);
-    let gateways = STREAM_SECONDS.map(|seconds| {
-        let gateway = gateway(store, &stages, seconds);
+    let calm = Instant::now() + size.time * 3 / 2;
+    let gateways = [SHORT, LONG].map(|at_first| {
+        let gateways = Arc::new([at_first, LONG].map(|longest| gateway(store, &stages, longest)));
         HttpFunction::start(move |request| {
-            let gateway = gateway.clone();
-            async move { gateway.handle(request).await }
+            let (gateways, now) = (gateways.clone(), usize::from(Instant::now() >= calm));
+            async move { gateways[now].handle(request).await }
         })
     });
     let consumers = [(); CONSUMERS].map(|()| consumer(store, size.stages));
