@@ -30,42 +30,67 @@ local function leading_seq(json)
   return plain and tonumber(digits)
 end
 
+-- The values that are known: of each key its value, false if it has none, nil if it must be read. No other client runs
+-- meanwhile, so a value that was read or written here stays known, also for the batches that follow.
+local known = {}
+
 -- The value of a key. An empty stream, which another program has left, is no log: its name is free, so there is no value.
 local function value(key)
-  local there = redis.pcall('GET', key)
-  if type(there) ~= 'table' then
-    return there
+  if known[key] == nil then
+    local there = redis.pcall('GET', key)
+    if type(there) ~= 'table' then
+      known[key] = there
+    elseif string.find(there.err, 'WRONGTYPE', 1, true) and redis.call('XLEN', key) == 0 then
+      known[key] = false
+    else
+      error(there.err, 0)
+    end
   end
-  if string.find(there.err, 'WRONGTYPE', 1, true) and redis.call('XLEN', key) == 0 then
-    return false
-  end
-  error(there.err, 0)
+  return known[key]
 end
 
--- The values of keys, and of the marks of logs, by key. MGET answers nil also for a key of another type, so missing keys
--- are checked with EXISTS, and read one by one if any exists. (A mark that is no text is none.)
-local function values(keys, marks)
-  local found, missing, all = {}, {}, { unpack(keys) }
-  if #keys == 1 and #marks == 0 then
-    found[keys[1]] = value(keys[1])
-    return found
-  end
-  for _, mark in ipairs(marks) do
-    all[#all + 1] = mark
-  end
-  local there = #all > 0 and redis.call('MGET', unpack(all))
-  for n, key in ipairs(all) do
-    found[key] = there[n] or false
-    if not there[n] and n <= #keys then
-      missing[#missing + 1] = key
+local function has_value(write)
+  return write.what == 'check' or write.what == 'put' or write.what == 'delete' or write.what == 'newer'
+end
+
+-- A put of an absent key (a lock, a claim), which needs no read.
+local function is_claim(writes)
+  return #writes == 1 and writes[1].what == 'put' and writes[1].expect == 'absent'
+end
+
+-- Reads the values of all batches, and the marks of the logs that they append to, with one command. MGET answers nil also
+-- for a key of another type, so missing keys are checked with EXISTS, and read one by one if any exists. (A mark that is no
+-- text is none.)
+local function read_ahead(batches)
+  local names, is_key, missing = {}, {}, {}
+  for _, writes in ipairs(batches) do
+    for _, write in ipairs(is_claim(writes) and {} or writes) do
+      local name = has_value(write) and write.key or write.what == 'append' and write.mark
+      if name and is_key[name] == nil then
+        names[#names + 1] = name
+      end
+      if name then
+        is_key[name] = is_key[name] or has_value(write)
+      end
     end
   end
-  if #missing > 0 and redis.call('EXISTS', unpack(missing)) > 0 then
-    for _, key in ipairs(missing) do
-      found[key] = value(key)
+  -- One value takes one GET, whatever its type.
+  if #names == 0 or #names == 1 and is_key[names[1]] then
+    return
+  end
+  local there = redis.call('MGET', unpack(names))
+  for n, name in ipairs(names) do
+    if there[n] or not is_key[name] then
+      known[name] = there[n]
+    else
+      missing[#missing + 1] = name
     end
   end
-  return found
+  if #missing > 0 and redis.call('EXISTS', unpack(missing)) == 0 then
+    for _, name in ipairs(missing) do
+      known[name] = false
+    end
+  end
 end
 
 -- Fails if the user may not run this command. (A server without access control lists does not have the function.)
@@ -75,12 +100,18 @@ local function permit(...)
   end
 end
 
--- Sets the value and the TTL of a put. The options after it are those of the command.
-local function set(write, value, ...)
+-- Sets the value and the TTL of a put, and returns whether it did. The options after it are those of the command.
+local function set(write, new, ...)
+  local done
   if write.ttl == '' then
-    return redis.call('SET', write.key, value, ...)
+    done = redis.call('SET', write.key, new, ...)
+  else
+    done = redis.call('SET', write.key, new, 'PX', write.ttl, ...)
   end
-  return redis.call('SET', write.key, value, 'PX', write.ttl, ...)
+  if done then
+    known[write.key] = new
+  end
+  return done
 end
 
 local function failed(reply)
@@ -99,7 +130,8 @@ end
 
 -- Adds the record of an append, and trims its log if `trims`; the reply is its position or an error. If the log was cleared a
 -- moment ago, its stream begins at the last position of its earlier life, so that the new position is larger.
-local function add(write, last, trims)
+local function add(write, trims)
+  local last = known[write.mark]
   local resumed = last and last:match('^%d+%-%d+$') and not failed(redis.pcall('XADD', write.key, last, 'data', ''))
   local position
   if not trims then
@@ -112,31 +144,22 @@ local function add(write, last, trims)
   elseif resumed then
     redis.call('XDEL', write.key, last)
   end
+  known[write.key] = nil
   return position
 end
 
 -- Applies one batch.
 local function apply(writes)
-  -- A put of an absent key (a lock, a claim) needs one command. If the key exists, the steps below find out what it holds.
-  local only = #writes == 1 and writes[1]
-  if only and only.what == 'put' and only.expect == 'absent' and set(only, only.new, 'NX') then
+  -- A put of an absent key needs one command. If the key exists, the steps below find out what it holds.
+  if is_claim(writes) and known[writes[1].key] == nil and set(writes[1], writes[1].new, 'NX') then
     return { 1 }
   end
 
   -- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
   -- every one that failed. (Reading a key of another type is an error. Nothing is written yet.)
-  local keys, marks = {}, {}
-  for _, write in ipairs(writes) do
-    if write.what == 'check' or write.what == 'put' or write.what == 'delete' or write.what == 'newer' then
-      keys[#keys + 1] = write.key
-    elseif write.what == 'append' then
-      marks[#marks + 1] = write.mark
-    end
-  end
-  local stored = values(keys, marks)
   local refusal, unjudged = { 0 }, { 2 }
   for _, write in ipairs(writes) do
-    local there = stored[write.key]
+    local there = has_value(write) and value(write.key)
     if write.what == 'newer' then
       if not there then
         write.due = true
@@ -151,7 +174,7 @@ local function apply(writes)
           unjudged[#unjudged + 1] = there
         end
       end
-    elseif write.what == 'check' or write.what == 'put' or write.what == 'delete' then
+    elseif has_value(write) then
       local holds
       if there then
         holds = write.expect ~= 'absent' and there == write.old
@@ -230,6 +253,7 @@ local function apply(writes)
         undo(appended)
         error(position)
       elseif position then
+        known[write.key] = nil
         write.position = position
         appended[#appended + 1] = write
       else
@@ -246,7 +270,7 @@ local function apply(writes)
     whole[#whole + 1] = write
   end
   for _, write in ipairs(whole) do
-    local position = add(write, stored[write.mark], write == last)
+    local position = add(write, write == last)
     if failed(position) then
       undo(appended)
       error(position)
@@ -288,9 +312,11 @@ local function apply(writes)
   for _, write in ipairs(writes) do
     if write.what == 'delete' then
       redis.call('DEL', write.key)
+      known[write.key] = false
     elseif write.last then
       redis.call('DEL', write.key)
       redis.pcall('SET', write.mark, write.last, 'PX', '1000')
+      known[write.key], known[write.mark] = false, write.last
     end
   end
 
@@ -310,7 +336,7 @@ local function apply(writes)
 end
 
 local FIELDS = 6
-local replies, listed, at = {}, 0, 1
+local batches, replies, listed, at = {}, {}, 0, 1
 while at <= #ARGV do
   local writes, named = {}, 0
   local after = at + 1 + ARGV[at] * FIELDS
@@ -329,17 +355,21 @@ while at <= #ARGV do
     end
     writes[#writes + 1] = write
   end
+  batches[#batches + 1] = writes
+  at = after
+end
+read_ahead(batches)
+for n, writes in ipairs(batches) do
   local ran, reply = pcall(apply, writes)
   if not ran then
     local message = type(reply) == 'table' and reply.err or tostring(reply)
     -- The error of one batch is its own reply, and the others are applied. One that is alone fails with the call, so that
     -- the client's connection sees the error too.
-    if #replies == 0 and after > #ARGV then
+    if #batches == 1 then
       return redis.error_reply(message)
     end
     reply = { 4, message }
   end
-  replies[#replies + 1] = reply
-  at = after
+  replies[n] = reply
 end
 return replies

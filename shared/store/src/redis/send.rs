@@ -63,6 +63,8 @@ impl<T: Transport> Scripted<T> {
             if waiting.is_empty() {
                 break;
             }
+            // Plain commands first, so that the other batches share a call of the script. No other batch names their keys.
+            waiting.sort_by_key(|sending| !sending.plain);
             form = self.attempt(&mut waiting, form, deadline).await;
         }
         let unpublished = all.iter().filter(|sending| sending.unpublished).map(|sending| sending.batch);

@@ -98,11 +98,81 @@ async fn the_batches_of_a_round_share_one_call_of_the_script() {
         [Batch::new().put(&marker, Expect::AbsentOr("1".into()), "2", HOUR), Batch::new().delete(&lock, "1")];
     let (answers, cost) = billed.cost(&end).await;
     assert!(answers.iter().all(applied), "{answers:?}");
-    assert_eq!(cost, (1, 5), "EVALSHA, GET, SET, GET, DEL");
+    assert_eq!(cost, (1, 4), "EVALSHA, MGET, SET, DEL");
     let many: Vec<Batch> = (0..120).map(|n| billed.claim(&n.to_string(), "1")).collect();
     let (answers, cost) = billed.cost(&many).await;
     assert!(answers.iter().all(applied), "{answers:?}");
     assert_eq!(cost, (1, 120 + 3), "no call is long");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_likely_put_between_others_does_not_divide_their_call() {
+    let billed = Billed::open().await;
+    let round = [billed.claim("a", "1"), billed.claim("b", "1").likely(), billed.claim("c", "1")];
+    let (answers, cost) = billed.cost(&round).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 4), "SET; EVALSHA, SET, SET");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn the_values_of_all_batches_of_a_call_are_read_once() {
+    let billed = Billed::open().await;
+    let (key, log) = (billed.names.key("key"), billed.names.log("log"));
+    let counted = |n: u32| {
+        let expect = if n == 0 { Expect::Absent } else { Expect::Is(n.to_string()) };
+        let marker = billed.names.key(&format!("marker-{n}"));
+        Batch::new()
+            .put(&marker, Expect::Absent, "1", HOUR)
+            .put(&key, expect, (n + 1).to_string(), HOUR)
+            .append(&log, n.to_string(), Keep::all_for(HOUR))
+    };
+    let (answers, cost) = billed.cost(&(0..10).map(counted).collect::<Vec<_>>()).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 3 + 10 * 4), "EVALSHA, MGET, EXISTS; each SET, SET, XADD, PEXPIRE");
+    assert_eq!(billed.store.get(&key).await.unwrap().as_deref(), Some("10"));
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn a_batch_sees_what_the_batches_before_it_in_its_call_have_written() {
+    let billed = Billed::open().await;
+    let [key, name] = ["key", "name"].map(|name| billed.names.key(name));
+    let log = onetap_store::Log::new(name.as_str()).unwrap();
+    let put = |expect: Expect, new: &str| Batch::new().put(&key, expect, new, HOUR);
+    let append = || Batch::new().append(&log, "1", Keep::all_for(HOUR));
+    let text = || Batch::new().put(&name, Expect::Absent, "text", HOUR);
+    let (answers, _) = billed
+        .cost(&[
+            put(Expect::Absent, "a"),
+            put(Expect::Absent, "b"),
+            put(Expect::Is("a".into()), "c"),
+            Batch::new().delete(&key, "c"),
+            put(Expect::Is("c".into()), "d"),
+            put(Expect::Absent, "e"),
+            append(),
+            text(),
+            Batch::new().clear(&log),
+            text(),
+            append(),
+        ])
+        .await;
+    let seen: Vec<_> = answers
+        .iter()
+        .map(|answer| match answer {
+            Ok(Commit::Applied(_)) => "applied".to_owned(),
+            Ok(Commit::Refused(_)) => format!("refused by {:?}", refused_by(answer)),
+            Err(Error::Decode { .. }) => "of another type".to_owned(),
+            Err(error) => format!("{error:?}"),
+        })
+        .collect();
+    let refused = |by: Option<&str>| format!("refused by {by:?}");
+    let expected = ["applied", &refused(Some("a")), "applied", "applied", &refused(None), "applied"];
+    let of_another_type = ["applied", "of another type", "applied", "applied", "of another type"];
+    assert_eq!(seen, [&expected[..], &of_another_type].concat());
+    assert_eq!(billed.store.get(&key).await.unwrap().as_deref(), Some("e"));
+    assert_eq!(billed.store.get(&name).await.unwrap().as_deref(), Some("text"));
 }
 
 #[tokio::test]
