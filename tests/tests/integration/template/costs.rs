@@ -1,5 +1,7 @@
 //! The guide's table of costs, counted.
 
+use std::collections::BTreeSet;
+
 use onetap_servers::dynamo::call;
 use onetap_servers::{Backend, Environment};
 use onetap_tests::functions::{Function, delivery};
@@ -25,13 +27,17 @@ const USER: &str = "U0123456789abcdef0123456789abcdef";
 
 /// LINE delivers the `n`th event, which is `user`'s and has the members of `what`.
 fn event(n: usize, user: &str, what: &Value) -> Value {
+    delivery(&[bare_event(n, user, what)])
+}
+
+fn bare_event(n: usize, user: &str, what: &Value) -> Value {
     let mut event = json!({
         "webhookEventId": format!("event-{n}"), "deliveryContext": {"isRedelivery": false},
         "timestamp": 1_700_000_000_000_i64, "mode": "active", "replyToken": format!("reply-{n}"),
         "source": {"type": "user", "userId": user},
     });
     event.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
-    delivery(&[event])
+    event
 }
 
 fn says(n: usize, text: &str) -> Value {
@@ -44,10 +50,18 @@ fn message(text: &str) -> Value {
 
 /// The `n`th event is a tap on "home".
 fn taps(n: usize) -> Value {
-    event(n, USER, &json!({"type": "postback", "postback": {"data": "action=weather&type=home"}}))
+    event(n, USER, &postback("weather&type=home"))
 }
 
-const TAP: &str = "a tap on a saved place, its forecast kept in the process";
+fn postback(action: &str) -> Value {
+    json!({"type": "postback", "postback": {"data": format!("action={action}")}})
+}
+
+const TAPS: [&str; 3] = [
+    "a tap on a saved place, its forecast kept in the process",
+    "a tap, its forecast kept in the store",
+    "a tap, its forecast fetched and kept",
+];
 const PLACE: &str = "a place name, its forecast kept in the process";
 const EDIT: &str = "an edit over HTTP";
 
@@ -87,9 +101,13 @@ fn forecasts() -> Vec<Row> {
         before
     };
     let rows = [
-        (TAP, home(), vec![taps(2)], taps(3)),
-        ("a tap, its forecast kept in the store", and(home(), taps(2)), vec![], taps(3)),
-        ("a tap, its forecast fetched and kept", home(), vec![], taps(2)),
+        (TAPS[0], home(), vec![taps(2)], taps(3)),
+        (TAPS[1], and(home(), taps(2)), vec![], taps(3)),
+        (TAPS[2], home(), vec![], taps(2)),
+        ("two taps at once, of which one meets the lock", home(), vec![taps(2)], {
+            delivery(&[3, 4].map(|n| bare_event(n, USER, &postback("weather&type=home"))))
+        }),
+        ("the recent places", and(home(), taps(2)), vec![], event(3, USER, &postback("recent_queries"))),
         (PLACE, follow(), vec![other()], says(3, "永和")),
         ("a place name, its forecast kept in the store", and(follow(), other()), vec![], says(3, "永和")),
         ("a place name, its forecast fetched and kept", follow(), vec![], says(1, "永和")),
@@ -103,10 +121,13 @@ fn others() -> Vec<Row> {
     let chat = Function::Webhook;
     let mut keyed = edit(r#"{"原幣金額":150}"#);
     keyed["headers"]["idempotency-key"] = "key-1".into();
+    let mut redelivered = message("你好");
+    redelivered["deliveryContext"] = json!({"isRedelivery": true});
     let rows = [
         ("a new follower", chat, (vec![], chat.event("follow"))),
         ("saving a place", chat, (vec![chat.event("follow")], says(1, "設定住家 永和區"))),
         ("an event that LINE delivers again", chat, (vec![says(1, "你好")], says(1, "你好"))),
+        ("the same, marked as redelivered", chat, (vec![says(1, "你好")], event(1, USER, &redelivered))),
         ("the first entry of a user, in the chat", chat, (vec![], says(1, "午餐 120 信用卡"))),
         ("a later entry", chat, (vec![says(1, "早餐 50 現金")], says(2, "午餐 120 信用卡"))),
         (
@@ -115,8 +136,13 @@ fn others() -> Vec<Row> {
             (vec![says(1, "早餐 50 現金")], says(2, "午餐 120、飲料 45、晚餐 300 現金")),
         ),
         ("an edit in the chat", chat, (vec![says(1, "午餐 120 信用卡")], says(2, "修改金額 150"))),
+        ("a deletion in the chat", chat, (vec![says(1, "午餐 120 信用卡")], says(2, "刪除上一筆"))),
+        ("an entry that lacks its way to pay", chat, (vec![], says(1, "午餐 120"))),
+        ("what completes it", chat, (vec![says(1, "午餐 120")], says(2, "信用卡"))),
+        ("a month in the chat", chat, (vec![says(1, "午餐 120 信用卡")], says(2, "本月"))),
         (EDIT, Function::Edit, (vec![put(14, 30)], edit(r#"{"原幣金額":150}"#))),
-        ("an edit over HTTP with an `Idempotency-Key`", Function::Edit, (vec![put(14, 30)], keyed)),
+        ("an edit over HTTP with an `Idempotency-Key`", Function::Edit, (vec![put(14, 30)], keyed.clone())),
+        ("the same, sent again", Function::Edit, (vec![put(14, 30), keyed.clone()], keyed)),
         (
             "an edit over HTTP that moves the entry to another month",
             Function::Edit,
@@ -132,6 +158,7 @@ fn others() -> Vec<Row> {
             Function::Edit,
             (vec![put(14, 30)], api("GET", "last-transaction", "", "")),
         ),
+        ("the first entry of a user, over HTTP", Function::Edit, (vec![], put(14, 30))),
         ("an entry over HTTP, not the user's first", Function::Edit, (vec![put(14, 30)], put(14, 31))),
         (
             "a month of 100 entries over HTTP",
@@ -173,6 +200,45 @@ fn row(name: &str) -> Vec<String> {
     let line = guide.lines().find(|line| line.starts_with(&format!("| {name} |")));
     let line = line.unwrap_or_else(|| panic!("the guide has no row for {name}"));
     line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+#[test]
+fn every_row_of_the_guides_table_is_counted() {
+    let guide = guide();
+    let table = guide.lines().skip_while(|line| !line.starts_with("| what happens |")).skip(2);
+    let named: Vec<&str> = table.map_while(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+    let counted: Vec<&str> = rows().into_iter().map(|row| row.name).chain(super::following::ROWS).collect();
+    assert_eq!(named.iter().collect::<BTreeSet<_>>(), counted.iter().collect());
+    assert_eq!(named.len(), counted.len());
+}
+
+/// What the guide says of a row on Upstash: requests, commands, dollars.
+pub fn told_of_upstash(name: &str) -> [String; 3] {
+    let row = row(name);
+    [4, 5, 7].map(|cell| row[cell].clone())
+}
+
+/// What was counted on Upstash, as the guide has it.
+pub fn counted_on_upstash(requests: usize, commands: u64) -> [String; 3] {
+    [requests.to_string(), commands.to_string(), format!("{:.2}", commands as f64 * PRICES.2)]
+}
+
+/// What the guide says of a row on DynamoDB: requests, write units, read units, dollars.
+pub fn told_of_dynamodb(name: &str) -> [String; 4] {
+    let row = row(name);
+    [1, 2, 3, 6].map(|cell| row[cell].clone())
+}
+
+/// What these calls cost on the DynamoDB at `url`, as the guide has it.
+pub async fn counted_on_dynamodb(calls: &[(String, Value)], url: &str) -> [String; 4] {
+    let (mut writes, mut reads) = (0, 0);
+    for call in calls {
+        let (more_writes, more_reads) = units(call, url).await;
+        (writes, reads) = (writes + more_writes, reads + more_reads);
+    }
+    let price = writes as f64 * PRICES.0 + reads as f64 * PRICES.1;
+    // Half a cent goes up on paper, and to the even neighbour in Rust.
+    [calls.len().to_string(), writes.to_string(), reads.to_string(), format!("{:.2}", price + 1e-9)]
 }
 
 /// DynamoDB's units for a call: writes of up to 1 KB, and reads of up to 4 KB, all of them consistent. A transaction's
@@ -232,18 +298,8 @@ async fn the_guide_counts_dynamodbs_requests_and_units_as_they_are() {
     for Row { name, function, before, warm, event } in rows() {
         let stage = Stage::set(&template).await;
         let calls = stage.calls_of(function, &before, &warm, &event).await;
-        let (mut writes, mut reads) = (0, 0);
-        for call in &calls {
-            let (more_writes, more_reads) = units(call, &stage.dynamodb()).await;
-            (writes, reads) = (writes + more_writes, reads + more_reads);
-        }
-        let price = writes as f64 * PRICES.0 + reads as f64 * PRICES.1;
-        let row = row(name);
-        let told = [&row[1], &row[2], &row[3], &row[6]];
-        // Half a cent goes up on paper, and to the even neighbour in Rust.
-        let counted =
-            [calls.len().to_string(), writes.to_string(), reads.to_string(), format!("{:.2}", price + 1e-9)];
-        if told != counted.each_ref() {
+        let (told, counted) = (told_of_dynamodb(name), counted_on_dynamodb(&calls, &stage.dynamodb()).await);
+        if told != counted {
             wrong.push(format!(
                 "{name}: requests, write units, read units, dollars: {counted:?}, not {told:?}"
             ));
@@ -274,11 +330,8 @@ async fn the_guide_counts_upstashs_requests_and_commands_as_they_are() {
     let mut wrong = Vec::new();
     for each in rows() {
         let (requests, commands) = on_upstash(&template, &each).await;
-        let row = row(each.name);
-        let told = [&row[4], &row[5], &row[7]];
-        let counted =
-            [requests.to_string(), commands.to_string(), format!("{:.2}", commands as f64 * PRICES.2)];
-        if told != counted.each_ref() {
+        let (told, counted) = (told_of_upstash(each.name), counted_on_upstash(requests, commands));
+        if told != counted {
             wrong.push(format!("{}: requests, commands, dollars: {counted:?}, not {told:?}", each.name));
         }
     }
@@ -312,7 +365,7 @@ async fn on_upstash_an_edit_over_http_costs_at_most_5_commands() {
 #[ignore = "needs redis-server"]
 async fn on_upstash_a_tap_costs_at_most_9_commands_and_a_place_name_8() {
     let template = Template::read();
-    for (name, limit) in [(TAP, 9), (PLACE, 8)] {
+    for (name, limit) in TAPS.map(|name| (name, 9)).into_iter().chain([(PLACE, 8)]) {
         let row = forecasts().into_iter().find(|row| row.name == name).unwrap();
         let (_, commands) = on_upstash(&template, &row).await;
         assert!(commands <= limit, "{name}: {commands} commands");

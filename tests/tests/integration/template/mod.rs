@@ -3,6 +3,7 @@
 
 mod costs;
 mod document;
+mod following;
 mod guide;
 mod limits;
 mod neighbours;

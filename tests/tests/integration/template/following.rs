@@ -1,0 +1,143 @@
+//! The guide's rows about clients that follow a job, counted.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onetap_bus::{Bus, Config, Event, Follower, Job, Published, Resume, Stages};
+use onetap_servers::{Backend, Environment, Proxy};
+use onetap_store::{Position, Record, Store};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{sleep, timeout};
+
+use super::costs::{counted_on_dynamodb, counted_on_upstash, told_of_dynamodb, told_of_upstash};
+
+const BEGINS: &str = "a client that begins to follow a job";
+const WAITS: &str = "an event, for each client; on DynamoDB half a second of waiting";
+const RETURNS: &str = "a client that comes back, every 25 seconds";
+pub const ROWS: [&str; 3] = [BEGINS, WAITS, RETURNS];
+
+/// Time limit for a wait, long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn job(id: &str) -> Job {
+    Job::new("scan", id).unwrap()
+}
+
+async fn publish(bus: &Bus, id: &str, seq: u64) {
+    let event = Event::new(bus.stages(), &job(id), "vision", seq, &"seen").unwrap();
+    assert!(matches!(bus.publish(&event).await, Ok(Published::New(_))));
+}
+
+/// A client that follows `job-1` until it is dropped: the events that it is told.
+struct Client(UnboundedReceiver<Record>);
+
+impl Client {
+    /// Begins after the client's last event, if it has one.
+    fn of(store: Arc<dyn Store>, after: Option<Position>) -> Client {
+        let (told, events) = unbounded_channel();
+        tokio::spawn(async move {
+            let resume = Resume { after, last_seq: None };
+            let mut follower = Follower::start(store, Stages::default(), job("job-1"), resume).await.unwrap();
+            loop {
+                tokio::select! {
+                    event = follower.next() => told.send(event.unwrap().unwrap()).unwrap(),
+                    () = told.closed() => return,
+                }
+            }
+        });
+        Client(events)
+    }
+
+    async fn next(&mut self) -> Position {
+        timeout(PATIENCE, self.0.recv()).await.unwrap().unwrap().position
+    }
+}
+
+/// Waits until `count` is `expected`. Whatever comes later shows in the next wait.
+async fn reaches<T: Debug + PartialEq>(what: &str, expected: T, mut count: impl AsyncFnMut() -> T) {
+    let reached = async {
+        while count().await != expected {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    if timeout(PATIENCE, reached).await.is_err() {
+        panic!("{what}: {:?}, not {expected:?}", count().await);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
+async fn the_guide_counts_what_a_client_of_a_stream_costs_on_upstash() {
+    let mut servers = Environment::start(Backend::Upstash).await;
+    let (store, bus) = (servers.store(), Bus::new(servers.store(), Config::default()));
+    publish(&bus, "job-1", 10).await;
+    let mut count = async || {
+        let commands = servers.redis().unwrap().commands().await;
+        (servers.gateway().unwrap().requests(), commands)
+    };
+    let before = count().await;
+    publish(&bus, "job-2", 10).await;
+    let mut sum = count().await;
+    let published = (sum.0 - before.0, sum.1 - before.1);
+
+    let mut add = |name: &str| {
+        let told = told_of_upstash(name);
+        let (requests, commands) = (told[0].parse().unwrap(), told[1].parse().unwrap());
+        assert_eq!(told, counted_on_upstash(requests, commands), "{name}");
+        sum = (sum.0 + requests, sum.1 + commands);
+        sum
+    };
+    let mut client = Client::of(store.clone(), None);
+    client.next().await;
+    reaches(BEGINS, add(BEGINS), &mut count).await;
+    publish(&bus, "job-1", 11).await;
+    let last = client.next().await;
+    let told = add(WAITS);
+    reaches(WAITS, (told.0 + published.0, told.1 + published.1), &mut count).await;
+    drop(client);
+    let _client = Client::of(store, Some(last));
+    let returned = add(RETURNS);
+    reaches(RETURNS, (returned.0 + published.0, returned.1 + published.1), &mut count).await;
+    sleep(Duration::from_millis(200)).await;
+    reaches(RETURNS, (returned.0 + published.0, returned.1 + published.1), &mut count).await;
+}
+
+#[tokio::test]
+async fn the_guide_counts_what_a_client_of_a_stream_costs_on_dynamodb() {
+    let servers = Environment::start(Backend::DynamoDb).await;
+    let url = servers.lookup("AWS_ENDPOINT_URL_DYNAMODB").unwrap();
+    let proxy = Proxy::start(&url).await;
+    let bus = Bus::new(servers.store(), Config { shard_streams: false, ..Config::default() });
+    publish(&bus, "job-1", 10).await;
+
+    let servers = servers.with("SSE_POLL_MS", "3600000");
+    let store = servers.store_with("AWS_ENDPOINT_URL_DYNAMODB", proxy.url());
+    let mut client = Client::of(store.clone(), None);
+    let last = client.next().await;
+    let requests: usize = told_of_dynamodb(BEGINS)[0].parse().unwrap();
+    reaches(BEGINS, requests, async || proxy.calls().len()).await;
+    assert_eq!(counted_on_dynamodb(&proxy.calls(), &url).await, told_of_dynamodb(BEGINS), "{BEGINS}");
+    drop(client);
+    let _client = Client::of(store, Some(last));
+    let returned: usize = told_of_dynamodb(RETURNS)[0].parse().unwrap();
+    reaches(RETURNS, requests + returned, async || proxy.calls().len()).await;
+    let calls = proxy.calls().split_off(requests);
+    assert_eq!(counted_on_dynamodb(&calls, &url).await, told_of_dynamodb(RETURNS), "{RETURNS}");
+
+    // A client that polls often: each poll is one call, the same as the last one above.
+    let servers = servers.with("SSE_POLL_MS", "20");
+    let _client = Client::of(servers.store_with("AWS_ENDPOINT_URL_DYNAMODB", proxy.url()), Some(last));
+    let before = requests + 2 * returned;
+    timeout(PATIENCE, async {
+        while proxy.calls().len() < before + 5 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap();
+    for poll in proxy.calls().drain(before..) {
+        assert_eq!(poll.0, "Query");
+        assert_eq!(counted_on_dynamodb(&[poll], &url).await, told_of_dynamodb(WAITS), "{WAITS}");
+    }
+}
