@@ -7,7 +7,7 @@ use crate::Result;
 use crate::programs::{Program, event, function, hello};
 use crate::report::{Row, Target, Unit};
 use crate::runtime_api::Function;
-use crate::stats::quantile;
+use crate::stats::median;
 
 const SECTION: &str = "stream";
 const REFUSAL: &str = "job-events, a refused request (no outside call)";
@@ -65,7 +65,7 @@ fn in_turns(bench: &Bench, mut both: impl FnMut() -> Result<(f64, f64)>) -> Resu
     let mut round = || -> Result<(f64, f64)> {
         let (mut ours, mut others): (Vec<f64>, Vec<f64>) =
             (0..100).map(|_| both()).collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        Ok((quantile(&mut ours, 0.5), quantile(&mut others, 0.5)))
+        Ok((median(&mut ours), median(&mut others)))
     };
     (0..bench.options.either(5, 15)).map(|_| round()).collect()
 }

@@ -13,7 +13,7 @@ use super::{Bench, number};
 use crate::Result;
 use crate::audience::{Audience, stages, token_event};
 use crate::report::{Row, Target, Unit};
-use crate::stats::quantile;
+use crate::stats::{median, quantile};
 
 const SECTION: &str = "streams";
 const CLIENTS: [usize; 3] = [1, 50, 500];
@@ -143,7 +143,7 @@ fn length(bench: &mut Bench, store: &str) -> Result<()> {
                 in_long.push(publish(&bus, &long, next).await?);
                 next += 1;
             }
-            rounds.push((quantile(&mut in_long, 0.5), quantile(&mut in_short, 0.5)));
+            rounds.push((median(&mut in_long), median(&mut in_short)));
         }
         Ok::<_, crate::Error>(rounds)
     })?;

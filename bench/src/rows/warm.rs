@@ -65,7 +65,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     let events = bench.options.either(400, 1000);
     // The first round warms up.
     let mut number = Numbers::Warm.first();
-    for round in 0..=bench.options.either(4, 8) {
+    for round in 0..=bench.options.either(5, 9) {
         bench.say(&format!("warm invocations, ours and the floor in turns: round {round}"));
         for lap in &mut laps {
             let made: Vec<Vec<u8>> = (0..events).map(|n| (lap.event)(number + n)).collect::<Result<_>>()?;
