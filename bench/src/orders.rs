@@ -23,8 +23,10 @@ pub enum Call {
     Replay,
     /// Edit the last transaction, the only entry of its ledger.
     Edit,
-    /// Edit the last transaction in a ledger of 36 months.
-    EditAmongMonths,
+    /// Put one entry more into a ledger of one month.
+    Put,
+    /// Put one entry more into a ledger of 36 months.
+    PutAmongMonths,
     /// Publish one event of a new job.
     Publish,
     /// Publish ten events of ten new jobs at once.
@@ -56,7 +58,8 @@ impl Call {
             Call::Execute => "execute",
             Call::Replay => "replay",
             Call::Edit => "edit",
-            Call::EditAmongMonths => "edit-among-months",
+            Call::Put => "put",
+            Call::PutAmongMonths => "put-among-months",
             Call::Publish => "publish",
             Call::PublishTen => "publish-ten",
             Call::Batch => "batch",

@@ -38,6 +38,8 @@ const MONTH: (&str, usize) = ("2025-11", 1_000);
 const LARGE_MONTH: (&str, usize) = ("2025-12", 5_000);
 /// A ledger of 36 months: as many as it keeps by default.
 const LEDGER_YEARS: std::ops::Range<u32> = 2022..2025;
+/// The day of every further entry, in the last of these months.
+const LEDGER_DAY: &str = "2024-12-15";
 /// How many records are appended in one batch.
 const MAX_APPENDS: usize = 40;
 
@@ -90,9 +92,10 @@ impl Ours {
             }
             Call::Replay => self.execute(id).await,
             Call::Edit => self.put(ENTRY, id).await,
-            Call::EditAmongMonths => {
+            Call::Put => self.put(&entry(LEDGER_DAY, 0), id).await,
+            Call::PutAmongMonths => {
                 for (year, month) in LEDGER_YEARS.flat_map(|year| (1..=12).map(move |month| (year, month))) {
-                    self.put(&ENTRY.replace("2025-11-29", &format!("{year}-{month:02}-15")), id).await?;
+                    self.put(&entry(&format!("{year}-{month:02}-15"), 0), id).await?;
                 }
                 Ok(())
             }
@@ -117,7 +120,8 @@ impl Ours {
             Call::Delete => applied(self.store.commit(&Batch::new().delete(&key(id)?, VALUE)).await?),
             Call::Lock => self.lock(id).await,
             Call::Execute | Call::Replay => self.execute(id).await,
-            Call::Edit | Call::EditAmongMonths => self.edit(id, n).await,
+            Call::Edit => self.edit(id, n).await,
+            Call::Put | Call::PutAmongMonths => self.put(&entry(LEDGER_DAY, n + 1), id).await,
             Call::Batch => all_ran(self.handle(given).await?, MESSAGES),
             Call::BatchAgain => all_ran(self.handle(given).await?, 0),
             Call::Publish => self.publish(&[event(id)?]).await,
@@ -187,6 +191,13 @@ impl Ours {
         changed.map(drop).map_err(|_| unexpected("a change of the last transaction"))
     }
 
+    /// How many months the ledger has.
+    #[cfg(test)]
+    pub(crate) async fn months(&self, id: &str) -> Result<usize> {
+        let list = self.store.get(book(id)?.months()).await?;
+        Ok(onetap_ledger::Months::read(list.as_deref()).latest_first().count())
+    }
+
     /// Makes the entries of a month, unless they are there.
     async fn fill(&self, id: &str, (month, entries): (&str, usize)) -> Result<()> {
         let (month, log) = month_log(id, month)?;
@@ -194,9 +205,7 @@ impl Ours {
         for first in (there..entries).step_by(MAX_APPENDS) {
             let mut batch = Batch::new();
             for n in first..entries.min(first + MAX_APPENDS) {
-                let date = format!("{month}-{:02}", n % 28 + 1);
-                let entry =
-                    ENTRY.replace("2025-11-29", &date).replace("20251129-143000", &format!("{n:015}"));
+                let entry = entry(&format!("{month}-{:02}", n % 28 + 1), n);
                 batch = batch.append(&log, format!(r#"{{"op":"put","tx":{entry}}}"#), Keep::all_for(HOUR));
             }
             applied(self.store.commit(&batch).await?)?;
@@ -244,6 +253,12 @@ fn batch(id: &str) -> Result<SqsEvent> {
 
 fn all_ran(ran: usize, expected: usize) -> Result<()> {
     if ran == expected { Ok(()) } else { Err(unexpected("a batch's messages")) }
+}
+
+/// The entry of this day whose id names the second `n` of it.
+fn entry(date: &str, n: usize) -> String {
+    let id = format!("{}-{:02}{:02}{:02}", date.replace('-', ""), n / 3600, n / 60 % 60, n % 60);
+    ENTRY.replace("2025-11-29", date).replace("20251129-143000", &id)
 }
 
 fn key(id: &str) -> Result<Key> {

@@ -17,6 +17,8 @@ pub type Variables = HashMap<String, String>;
 
 /// Ids of what is used again lie above all others.
 const LASTING: u64 = 900_000_000_000;
+/// Added to the id of a ledger of many months, so that the ledger of one month is another.
+const MANY_MONTHS: u64 = 1_000_000;
 
 /// The worker: stores by name, each opened when it is first asked for.
 #[derive(Debug)]
@@ -165,7 +167,11 @@ impl Worker {
     }
 
     fn id_for(&mut self, call: Call, caller: usize) -> String {
-        if lasts(call) { id(LASTING + caller as u64) } else { self.fresh() }
+        match call {
+            Call::PutAmongMonths => id(LASTING + MANY_MONTHS + caller as u64),
+            call if lasts(call) => id(LASTING + caller as u64),
+            _ => self.fresh(),
+        }
     }
 
     fn fresh(&mut self) -> String {
@@ -198,7 +204,8 @@ impl Worker {
 
 /// Whether all of a caller's calls are under one id.
 fn lasts(call: Call) -> bool {
-    matches!(call, Call::Get | Call::Replay | Call::EditAmongMonths | Call::BatchAgain) || reads_log(call)
+    matches!(call, Call::Get | Call::Replay | Call::Put | Call::PutAmongMonths | Call::BatchAgain)
+        || reads_log(call)
 }
 
 /// Whether the call reads a log.
@@ -274,4 +281,23 @@ fn cpu() -> Duration {
         text.split_whitespace().next()?.parse::<u64>().ok()
     });
     Duration::from_nanos(nanos.sum())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "these are tests")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn ledgers_of_one_month_and_of_many_and_months_of_many_entries_leave_each_other_alone() {
+        let memory: Variables = [("STORE".to_owned(), "memory".to_owned())].into();
+        let mut worker = Worker::new([("memory".to_owned(), memory)].into());
+        for (call, months) in [(Call::Put, 1), (Call::PutAmongMonths, 36), (Call::SmallStatement, 1)] {
+            let store = "memory".to_owned();
+            let order = Measure { call, store, callers: 1, calls: 3, blocks: 1, sides: vec![Side::Ours] };
+            assert_eq!(worker.measure(&order).await.unwrap()[0].calls, 3);
+            let id = worker.id_for(call, 0);
+            assert_eq!(worker.store("memory").unwrap().months(&id).await.unwrap(), months);
+        }
+    }
 }

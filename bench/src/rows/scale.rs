@@ -182,7 +182,7 @@ fn batches(bench: &Bench) -> Vec<Curve> {
     curves.filter(|curve| bench.wants(SECTION, &curve.name)).collect()
 }
 
-/// A month of the ledger by its entries, and an edit by the months of the ledger.
+/// A month of the ledger by its entries, and one entry more by the months of the ledger.
 fn ledgers(bench: &Bench) -> Vec<Curve> {
     let curves = ["redis", "upstash", "dynamodb"].into_iter().flat_map(|store| {
         let point = |name: &str, call: Call, calls: usize| {
@@ -202,13 +202,13 @@ fn ledgers(bench: &Bench) -> Vec<Curve> {
             cost: one_entry,
             target: None,
         };
-        let edit = Curve {
-            name: format!("{store}: edit, months in the ledger"),
-            points: vec![point("1 month", Call::Edit, 100), point("36 months", Call::EditAmongMonths, 100)],
+        let put = Curve {
+            name: format!("{store}: put of an entry, months in the ledger"),
+            points: vec![point("1 month", Call::Put, 100), point("36 months", Call::PutAmongMonths, 100)],
             cost: one_call,
             target: None,
         };
-        [month, edit]
+        [month, put]
     });
     curves.filter(|curve| bench.wants(SECTION, &curve.name)).collect()
 }
