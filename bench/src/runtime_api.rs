@@ -39,6 +39,9 @@ impl Shared {
     }
 }
 
+/// The shell joins a control group, says so, and waits for a line. It then becomes the program, with the same process id.
+const JOIN_AND_WAIT: &str = r#"echo $$ > "$0" && echo && read -r go && exec "$1" < /dev/null > /dev/null"#;
+
 /// A function's program and the API that it polls. Both end when this is dropped.
 #[derive(Debug)]
 pub struct Function {
@@ -56,6 +59,42 @@ impl Function {
         good: &'static str,
         event: Option<&[u8]>,
     ) -> Result<Function> {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        Function::spawn(command, variables, good, event, |_| Ok(None))
+    }
+
+    /// Starts `program` in the control group whose processes are listed in this file (`/dev/null`: in none). The clock starts
+    /// when the process is in the group, just before `exec`.
+    pub fn start_in_group(
+        program: &Path,
+        processes: &Path,
+        variables: &[(String, String)],
+        good: &'static str,
+    ) -> Result<Function> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", JOIN_AND_WAIT]).arg(processes).arg(program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Function::spawn(command, variables, good, None, |child| {
+            let pipes = child.stdin.take().zip(child.stdout.take());
+            let (mut go, said) = pipes.ok_or("a shell without pipes")?;
+            if BufReader::new(said).read_line(&mut String::new())? == 0 {
+                return Err(format!("{} takes no process", processes.display()).into());
+            }
+            let started = Instant::now();
+            go.write_all(b"\n")?;
+            Ok(Some(started))
+        })
+    }
+
+    /// Spawns `command` and listens for it. The clock starts before that, or at the moment that `prepare` returns.
+    fn spawn(
+        mut command: Command,
+        variables: &[(String, String)],
+        good: &'static str,
+        event: Option<&[u8]>,
+        prepare: impl FnOnce(&mut Child) -> Result<Option<Instant>>,
+    ) -> Result<Function> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let state = State { good, events: event.map(encoded).into_iter().collect(), ..State::default() };
@@ -64,12 +103,16 @@ impl Function {
             let shared = Arc::clone(&shared);
             move || accept(&listener, &shared)
         });
-        let mut command = Command::new(program);
-        command.args(arguments).env_clear().envs(lambda(address)).envs(variables.iter().map(|(n, v)| (n, v)));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env_clear().envs(lambda(address)).envs(variables.iter().map(|(n, v)| (n, v)));
+        command.stderr(Stdio::null());
         let started = Instant::now();
-        let child = command.spawn().map_err(|error| format!("{}: {error}", program.display()))?;
-        Ok(Function { child, shared, started })
+        let child =
+            command.spawn().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+        let mut function = Function { child, shared, started };
+        if let Some(later) = prepare(&mut function.child)? {
+            function.started = later;
+        }
+        Ok(function)
     }
 
     /// From exec to the first request for an event.
@@ -260,5 +303,37 @@ fn read_body(reader: &mut impl BufRead, head: &str, body: &mut Vec<u8>) -> Resul
         if let (0, Some(first_byte)) = (size, first_byte) {
             return Ok(first_byte);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "these are tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_starts_when_the_process_is_in_its_group() {
+        let fifo = std::env::temp_dir().join(format!("onetap-bench-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        // The shell waits until somebody reads what it writes.
+        let joined = thread::spawn({
+            let fifo = fifo.clone();
+            move || {
+                thread::sleep(Duration::from_millis(100));
+                let before = Instant::now();
+                (before, std::fs::read_to_string(fifo).unwrap())
+            }
+        });
+        let function = Function::start_in_group(Path::new("/bin/true"), &fifo, &[], "").unwrap();
+        let (before, id) = joined.join().unwrap();
+        std::fs::remove_file(fifo).unwrap();
+        assert!(function.started > before);
+        assert_eq!(id.trim(), function.child.id().to_string());
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_joined_is_an_error() {
+        let missing = Path::new("/proc/no-such-group");
+        assert!(Function::start_in_group(Path::new("/bin/true"), missing, &[], "").is_err());
     }
 }

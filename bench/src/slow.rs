@@ -36,8 +36,8 @@ impl Share {
     }
 
     /// The file that takes the id of a process.
-    pub fn processes(&self) -> String {
-        self.folder.join("cgroup.procs").display().to_string()
+    pub fn processes(&self) -> PathBuf {
+        self.folder.join("cgroup.procs")
     }
 
     /// As much as there is.

@@ -142,18 +142,13 @@ fn forecast_of_today() -> Result<String> {
     Ok(fixture.replace("2026-03-02", &tomorrow).replace("2026-03-01", &today))
 }
 
-/// Starts the webhook, and taps. It gets its event after its first poll, so that it can be slowed down in between.
+/// Starts the webhook, in the control group if there is one, and taps. It gets its event after its first poll, so that it can be
+/// slowed down in between.
 fn cold_start(program: &Program, share: Option<&Share>, users: &mut Users) -> Result<Seen> {
     let Program { path, variables, good, .. } = program;
-    let mut function = match share {
-        None => Function::start(path, &[], variables, good, None)?,
-        Some(share) => {
-            share.full_speed()?;
-            let into_the_group = r#"echo $$ > "$0"; exec "$1""#;
-            let arguments = ["-c", into_the_group, &share.processes(), &path.display().to_string()];
-            Function::start(Path::new("/bin/sh"), &arguments.map(str::to_owned), variables, good, None)?
-        }
-    };
+    share.map_or(Ok(()), Share::full_speed)?;
+    let processes = share.map_or_else(|| "/dev/null".into(), Share::processes);
+    let mut function = Function::start_in_group(path, &processes, variables, good)?;
     let poll = function.first_poll()?;
     share.map_or(Ok(()), Share::slow_down)?;
     let first = function.invoke(&[users.tap()?])?;
