@@ -16,8 +16,6 @@ const STORES: [&str; 3] = ["redis", "upstash", "dynamodb"];
 /// The round trips that a call may take; none is said of what is no single call.
 fn budget(call: Call, store: &str) -> f64 {
     match call {
-        // The head of the log is read too.
-        Call::Edit if store == "dynamodb" => 3.0,
         Call::Lock | Call::Execute | Call::Edit | Call::Batch => 2.0,
         Call::Publish if store == "dynamodb" => 2.0,
         _ => 1.0,
