@@ -29,7 +29,7 @@ fn race(row: &Row, what: &str, against: &str) -> bool {
     row.section == "throughput" && row.name.contains(what) && row.against == against
 }
 
-const AIMS: [Aim; 23] = [
+const AIMS: [Aim; 24] = [
     Aim { what: "one call on Redis, against the bare round trip", rows: |row| store(row, "redis") },
     Aim { what: "one call on Upstash's REST API, the same", rows: |row| store(row, "upstash") },
     Aim { what: "one call on DynamoDB (dynoxide), the same", rows: |row| store(row, "dynamodb") },
@@ -66,6 +66,10 @@ const AIMS: [Aim; 23] = [
     Aim {
         what: "a warm webhook without outside calls, against a bare `lambda_http`",
         rows: |row| row.section == "warm",
+    },
+    Aim {
+        what: "the first byte of a stream, against a whole answer of the same function",
+        rows: |row| row.section == "stream",
     },
     Aim {
         what: "cost of a call, from 1 000 to 1 000 000 keys, events, and from 10 to 10 000 users",
@@ -193,6 +197,15 @@ mod tests {
         );
         assert!(table.contains("(dynoxide), the same | ≤ 1.15 × | 2.00 × | 0 of 1 |"), "{table}");
         assert!(table.contains("1 of 3 aims hit"), "{table}");
+    }
+
+    #[test]
+    fn every_row_with_a_target_is_in_one_line() {
+        let report: Report = serde_json::from_str(include_str!("../results.json")).unwrap();
+        for row in report.rows.iter().filter(|row| row.target.is_some()) {
+            let lines: Vec<&str> = AIMS.iter().filter(|aim| (aim.rows)(row)).map(|aim| aim.what).collect();
+            assert_eq!(lines.len(), 1, "{}, {} is in {lines:?}", row.section, row.name);
+        }
     }
 
     #[test]
