@@ -103,6 +103,11 @@ impl Panel {
     }
 }
 
+/// The end of a scale: the highest of the values, and at least `least`.
+fn highest(least: f64, values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(least, f64::max)
+}
+
 /// Ours against one bare round trip.
 fn round_trips(report: &Report) -> Panel {
     let mut panel = Panel::new(
@@ -112,17 +117,18 @@ fn round_trips(report: &Report) -> Panel {
     let top = panel.height;
     let shown = ["get", "lock, acquire + release", "execute, first", "execute, replay", "edit", "publish"];
     const AIM: f64 = 1.15;
-    let most = 2.0;
+    let mut ratios = Vec::new();
     for store in ["redis", "upstash", "dynamodb"] {
         for call in shown {
             let name = format!("{store}: {call}");
             let found = report.section("store").find(|row| row.name == name);
-            if let Some(ratio) = found.and_then(|row| row.ratio) {
-                let name = name.replace(", acquire + release", "");
-                let value = format!("{:.2} ×", ratio.median);
-                panel.bar(&name, "ours", ratio.median / most, AIM / most, &value);
-            }
+            ratios.extend(found.and_then(|row| Some((name, row.ratio?.median))));
         }
+    }
+    let most = highest(AIM, ratios.iter().map(|(_, ratio)| *ratio));
+    for (name, ratio) in ratios {
+        let name = name.replace(", acquire + release", "");
+        panel.bar(&name, "ours", ratio / most, AIM / most, &format!("{ratio:.2} ×"));
     }
     let goal = NAMES + ROOM * AIM / most;
     panel.line("goal", (goal, top), (goal, panel.height));
@@ -150,9 +156,10 @@ fn peers(mut panel: Panel, report: &Report, what: &str) -> Panel {
             .filter(|row| row.name == name && row.against.starts_with("Power"))
             .collect();
         let Some(first) = rows.first() else { continue };
-        let bars = std::iter::once((format!("{label}: onetap"), "ours", first.ours))
-            .chain(rows.iter().filter_map(|row| Some((row.against.clone(), "other", row.other?))));
-        let most = first.ours.max(1.0);
+        let others = rows.iter().filter_map(|row| Some((row.against.clone(), "other", row.other?)));
+        let bars: Vec<_> =
+            std::iter::once((format!("{label}: onetap"), "ours", first.ours)).chain(others).collect();
+        let most = highest(1.0, bars.iter().map(|(.., rate)| *rate));
         for (name, class, rate) in bars {
             panel.bar(&name, class, rate / most, 0.0, &first.unit.show(rate));
         }
@@ -194,10 +201,25 @@ fn curves(report: &Report) -> Panel {
         "Cost of an operation as everything grows",
         "against the smallest; dashed: the aim, 1.2 ×",
     );
+    let series = [
+        ("a", "lock, keys", "redis: lock, keys: ", 1e3),
+        ("b", "execute, keys", "redis: execute, keys: ", 1e3),
+        ("c", "publish, events", "redis: publish, events in the stream: ", 1e3),
+        ("d", "lock, users at once", "redis: lock, users at once: ", 1e1),
+    ];
+    let series = series.map(|(class, label, prefix, smallest)| {
+        let mut points: Vec<(f64, f64)> = vec![(smallest, 1.0)];
+        points.extend(report.section("scale").filter_map(|row| {
+            let size: String = row.name.strip_prefix(prefix)?.chars().filter(char::is_ascii_digit).collect();
+            Some((size.parse().ok()?, row.ratio?.median))
+        }));
+        (class, label, points)
+    });
+    let most = highest(1.6, series.iter().flat_map(|(.., points)| points).map(|(_, ratio)| *ratio));
     let (left, right, top, bottom) = (34.0, PANEL - 165.0, panel.height, panel.height + 190.0);
-    let y = |ratio: f64| bottom - (ratio.clamp(0.0, 1.6) / 1.6) * (bottom - top);
+    let y = |ratio: f64| bottom - ratio / most * (bottom - top);
     let x = |size: f64| left + (size.log10() - 1.0) / 5.0 * (right - left);
-    for ratio in [0.0, 0.5, 1.0, 1.5] {
+    for ratio in (0..).map(|halves| f64::from(halves) / 2.0).take_while(|ratio| *ratio <= most) {
         panel.line("axis", (left, y(ratio)), (right, y(ratio)));
         panel.text(0.0, y(ratio) + 4.0, "note", &format!("{ratio:.1} ×"));
     }
@@ -205,18 +227,7 @@ fn curves(report: &Report) -> Panel {
     for (size, label) in [(10.0, "10"), (1e3, "1 k"), (1e5, "100 k"), (1e6, "1 M")] {
         panel.text(x(size) - 4.0 * label.chars().count() as f64, bottom + 16.0, "note", label);
     }
-    let series = [
-        ("a", "lock, keys", "redis: lock, keys: ", 1e3),
-        ("b", "execute, keys", "redis: execute, keys: ", 1e3),
-        ("c", "publish, events", "redis: publish, events in the stream: ", 1e3),
-        ("d", "lock, users at once", "redis: lock, users at once: ", 1e1),
-    ];
-    for (n, (class, label, prefix, smallest)) in series.into_iter().enumerate() {
-        let mut points = vec![(smallest, 1.0)];
-        points.extend(report.section("scale").filter_map(|row| {
-            let size: String = row.name.strip_prefix(prefix)?.chars().filter(char::is_ascii_digit).collect();
-            Some((size.parse().ok()?, row.ratio?.median))
-        }));
+    for (n, (class, label, points)) in series.into_iter().enumerate() {
         let path: Vec<String> =
             points.iter().map(|(size, ratio)| format!("{:.1},{:.1}", x(*size), y(*ratio))).collect();
         let _ = writeln!(panel.svg, "<polyline class=\"curve {class}\" points=\"{}\"/>", path.join(" "));
@@ -244,6 +255,16 @@ mod tests {
         assert!(picture.contains("redis: get") && picture.contains("1.10 ×"));
         assert!(!picture.contains("NaN"));
         assert!(!picture.contains("SQS"), "a panel without rows is not drawn");
+    }
+
+    #[test]
+    fn no_bar_is_cut() {
+        let row = |name: &str, ours| Row::compared("store", name, Unit::Micros, "bare", &[(ours, 10.0)]);
+        let rows = vec![row("redis: get", 11.5), row("dynamodb: get", 46.0)];
+        let picture = draw(&Report { rows, ..Report::default() });
+        for width in [ROOM, ROOM / 4.0] {
+            assert!(picture.contains(&format!("width=\"{width:.1}\"")), "{width}: {picture}");
+        }
     }
 
     #[test]
