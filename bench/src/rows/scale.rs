@@ -16,12 +16,16 @@ use crate::report::{Row, Target, Unit};
 
 const SECTION: &str = "scale";
 const FLAT: Target = Target::RatioAtMost(1.2);
+/// How often a round measures each point of a curve. The time of a call depends on the cores on which the scheduler puts client
+/// and server, so the lowest cost of the round counts.
+const TURNS: usize = 4;
 
-/// A point of a curve: what is measured there, and what every round showed.
+/// A point of a curve: what is measured there, and the lowest cost of every round.
 struct Point {
     store: String,
     call: Call,
     callers: usize,
+    /// In one turn.
     calls: usize,
     rounds: Vec<f64>,
 }
@@ -106,9 +110,15 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     for round in 0..bench.options.either(3, 7) {
         bench.say(&format!("cost by size, all sizes in turns: round {}", round + 1));
         for curve in &mut curves {
-            for (_, point) in &mut curve.points {
-                let measured = measure(&mut worker, point)?;
-                point.rounds.push((curve.cost)(&measured, point.call));
+            let mut lowest = vec![f64::INFINITY; curve.points.len()];
+            for _ in 0..TURNS {
+                for ((_, point), lowest) in curve.points.iter().zip(&mut lowest) {
+                    let measured = measure(&mut worker, point)?;
+                    *lowest = lowest.min((curve.cost)(&measured, point.call));
+                }
+            }
+            for ((_, point), lowest) in curve.points.iter_mut().zip(lowest) {
+                point.rounds.push(lowest);
             }
         }
     }
@@ -143,7 +153,7 @@ fn measure(worker: &mut Contestant, point: &Point) -> Result<Measured> {
 fn users(bench: &Bench) -> Vec<Curve> {
     let curve = |store: &str| {
         let point = |users: usize| {
-            let calls = users.max(2_000) * 2;
+            let calls = users.max(500) * 2;
             let point = Point {
                 store: store.to_owned(),
                 call: Call::Lock,
@@ -168,7 +178,7 @@ fn users(bench: &Bench) -> Vec<Curve> {
 fn batches(bench: &Bench) -> Vec<Curve> {
     let curve = |store: &str| {
         let point = |call: Call, name: &str| {
-            let point = Point { store: store.to_owned(), call, callers: 1, calls: 200, rounds: Vec::new() };
+            let point = Point { store: store.to_owned(), call, callers: 1, calls: 50, rounds: Vec::new() };
             (name.to_owned(), point)
         };
         Curve {
@@ -192,9 +202,9 @@ fn ledgers(bench: &Bench) -> Vec<Curve> {
         let month = Curve {
             name: format!("{store}: a month read and folded, each entry"),
             points: [
-                point("100 entries", Call::SmallStatement, 20),
-                point("1 000 entries", Call::Statement, 6),
-                point("5 000 entries", Call::LargeStatement, 3),
+                point("100 entries", Call::SmallStatement, 5),
+                point("1 000 entries", Call::Statement, 2),
+                point("5 000 entries", Call::LargeStatement, 1),
             ]
             .into_iter()
             .take(bench.options.either(2, 3))
@@ -204,7 +214,7 @@ fn ledgers(bench: &Bench) -> Vec<Curve> {
         };
         let put = Curve {
             name: format!("{store}: put of an entry, months in the ledger"),
-            points: vec![point("1 month", Call::Put, 100), point("36 months", Call::PutAmongMonths, 100)],
+            points: vec![point("1 month", Call::Put, 25), point("36 months", Call::PutAmongMonths, 25)],
             cost: one_call,
             target: None,
         };
@@ -224,7 +234,7 @@ fn sized(bench: &Bench, what: &str, stores: &[&str], calls: &[Call], sizes: &[us
             }
             let point = |size: &usize| {
                 let store = format!("{store}-{size}");
-                (number(*size), Point { store, call: *call, callers: 1, calls: 400, rounds: Vec::new() })
+                (number(*size), Point { store, call: *call, callers: 1, calls: 100, rounds: Vec::new() })
             };
             let points = sizes.iter().map(point).collect();
             curves.push(Curve { name, points, cost: one_call, target: Some(FLAT) });
