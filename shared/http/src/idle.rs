@@ -1,6 +1,5 @@
 //! Idle connections, kept for the next request to their server.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) type Connection = SendRequest<Full<Bytes>>;
 
 /// The server that a connection leads to.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     scheme: Scheme,
     authority: Authority,
@@ -35,10 +34,14 @@ impl Origin {
 
 /// The idle connections; a clone shares them.
 #[derive(Clone, Default)]
-pub(crate) struct Idle(Arc<Mutex<HashMap<Origin, Server>>>);
+pub(crate) struct Idle(Arc<Mutex<Servers>>);
 
+/// A list, because a process asks few servers.
 #[derive(Default)]
+struct Servers(Vec<Server>);
+
 struct Server {
+    origin: Origin,
     /// Each connection with the time since when it is idle, the oldest first.
     connections: Vec<(Connection, Instant)>,
     /// Wakes one of the requests that wait for a connection.
@@ -47,7 +50,23 @@ struct Server {
     opening: Arc<tokio::sync::Mutex<()>>,
 }
 
+impl Servers {
+    /// The server of this origin, which may be new.
+    fn of(&mut self, origin: &Origin) -> &mut Server {
+        let known = self.0.iter().position(|server| server.origin == *origin);
+        let at = known.unwrap_or(self.0.len());
+        if known.is_none() {
+            self.0.push(Server::new(origin.clone()));
+        }
+        &mut self.0[at]
+    }
+}
+
 impl Server {
+    fn new(origin: Origin) -> Server {
+        Server { origin, connections: Vec::new(), added: Arc::default(), opening: Arc::default() }
+    }
+
     /// Drops the connections that are closed or were idle for too long.
     fn prune(&mut self) {
         self.connections
@@ -60,7 +79,7 @@ impl Idle {
     /// If there is none: a future that ends when one has become idle; another request may take it first.
     pub(crate) fn take(&self, origin: &Origin) -> Result<(Connection, Instant), OwnedNotified> {
         let mut servers = self.servers();
-        let server = servers.entry(origin.clone()).or_default();
+        let server = servers.of(origin);
         server.prune();
         server.connections.pop().ok_or_else(|| Arc::clone(&server.added).notified_owned())
     }
@@ -68,40 +87,40 @@ impl Idle {
     /// Whether there is a connection to take.
     pub(crate) fn has(&self, origin: &Origin) -> bool {
         let mut servers = self.servers();
-        let server = servers.entry(origin.clone()).or_default();
+        let server = servers.of(origin);
         server.prune();
         !server.connections.is_empty()
     }
 
     /// The lock to hold while a connection is being opened ahead of the requests.
     pub(crate) fn opening(&self, origin: &Origin) -> Arc<tokio::sync::Mutex<()>> {
-        Arc::clone(&self.servers().entry(origin.clone()).or_default().opening)
+        Arc::clone(&self.servers().of(origin).opening)
     }
 
     /// Keeps a connection for the next request, once it has finished its last one. A closed connection is dropped.
     pub(crate) fn keep(&self, origin: Origin, mut connection: Connection) {
         if connection.is_ready() {
-            self.add(origin, connection);
+            self.add(&origin, connection);
         } else {
             let idle = self.clone();
             tokio::spawn(async move {
                 if connection.ready().await.is_ok() {
-                    idle.add(origin, connection);
+                    idle.add(&origin, connection);
                 }
             });
         }
     }
 
-    fn add(&self, origin: Origin, connection: Connection) {
+    fn add(&self, origin: &Origin, connection: Connection) {
         let mut servers = self.servers();
         // All of them: a server that is never asked again would keep its connections open.
-        servers.values_mut().for_each(Server::prune);
-        let server = servers.entry(origin).or_default();
+        servers.0.iter_mut().for_each(Server::prune);
+        let server = servers.of(origin);
         server.connections.push((connection, Instant::now()));
         server.added.notify_one();
     }
 
-    fn servers(&self) -> MutexGuard<'_, HashMap<Origin, Server>> {
+    fn servers(&self) -> MutexGuard<'_, Servers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -209,12 +209,14 @@ struct Exchange {
 fn to_origin_form<B>(mut request: Request<B>) -> Request<B> {
     let uri = std::mem::take(request.uri_mut());
     let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-    let host = uri.host().unwrap_or_default();
-    let host = match uri.port_u16().filter(|port| *port != default_port) {
-        Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
-        None => HeaderValue::from_str(host),
+    let host = match uri.authority() {
+        // Host and port, without a user name and password.
+        Some(authority) if uri.port_u16().is_some_and(|port| port != default_port) => {
+            authority.as_str().rsplit('@').next()
+        }
+        _ => uri.host(),
     };
-    if let Ok(host) = host {
+    if let Ok(host) = HeaderValue::from_str(host.unwrap_or_default()) {
         request.headers_mut().entry(header::HOST).or_insert(host);
     }
     let path = uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));

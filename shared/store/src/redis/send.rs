@@ -240,6 +240,9 @@ impl<T: Transport> Scripted<T> {
 /// Which of the batches are sent as plain commands. A plain command that finds the key is followed by the script, after
 /// the other batches of the request, so batches that share a key all go through the script, in order.
 fn plain_batches<T: Transport>(batches: &[&Batch]) -> Vec<bool> {
+    if let [batch] = batches {
+        return vec![plain_command::<T>(batch).is_some()];
+    }
     let mut named: HashMap<&str, usize> = HashMap::new();
     for name in batches.iter().flat_map(|batch| batch.writes()).filter_map(Write::name) {
         *named.entry(name).or_default() += 1;
