@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_store::idem::{self, Claimed, Idempotency, Policy, Returned};
-use onetap_store::{Batch, Edit, Error, Keep, Key, Log, Position, Store, Values};
+use onetap_store::{Batch, Edit, Error, Keep, Key, Log, Position, Record, Store, Values};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
@@ -70,7 +70,7 @@ pub struct Client {
     /// The round of the current operation: all of its names are of this round.
     pub(super) round: u64,
     /// The log that it read last, and the last position.
-    read: Option<(String, Position)>,
+    followed: Option<(String, Position)>,
 }
 
 impl Client {
@@ -89,7 +89,7 @@ impl Client {
         seed: Seed,
     ) -> Client {
         let idem = idempotency(&store, &plan, Policy::AtLeastOnce);
-        Client { store, idem, journal, plan, name, seed, values_made: 0, round: 0, read: None }
+        Client { store, idem, journal, plan, name, seed, values_made: 0, round: 0, followed: None }
     }
 
     /// Makes calls until the run ends.
@@ -226,7 +226,7 @@ impl Client {
             0..5 => (0..=what % 3).fold(Batch::new(), |batch, _| batch.append(&log, self.unique(), keep)),
             5..7 => Batch::new().clear(&log),
             _ => {
-                let _ = self.store.read(&log, None, WHOLE_LOG).await;
+                let _ = self.read(&log, None, WHOLE_LOG).await;
                 return;
             }
         };
@@ -268,16 +268,27 @@ impl Client {
         let kind = ["swap", "lock", "data", "newest"][self.seed.below(4) as usize];
         if self.seed.percent(50) {
             let key = self.key(kind, 2);
-            let _ = self.store.get(&key).await;
+            let call_id = self.journal.call(Layer::Api, Call::OwnGet(key.as_str().to_owned()));
+            let answer = self.store.get(&key).await;
+            self.journal.answer(call_id, (&answer).into());
             return;
         }
         let log = self.log();
         let limit = if self.seed.percent(50) { PAGE } else { WHOLE_LOG };
-        let after = self.read.take().filter(|(name, _)| name == log.as_str()).map(|(_, position)| position);
-        if let Ok(records) = self.store.read(&log, after, limit).await {
+        let after =
+            self.followed.take().filter(|(name, _)| name == log.as_str()).map(|(_, position)| position);
+        if let Ok(records) = self.read(&log, after, limit).await {
             let last = records.last().map(|record| record.position).or(after);
-            self.read = last.map(|last| (log.as_str().to_owned(), last));
+            self.followed = last.map(|last| (log.as_str().to_owned(), last));
         }
+    }
+
+    /// Reads a log for its own sake.
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        let call_id = self.journal.call(Layer::Api, Call::OwnRead(log.as_str().to_owned()));
+        let answer = self.store.read(log, after, limit).await;
+        self.journal.answer(call_id, (&answer).into());
+        answer
     }
 
     /// How long a piece of work takes: usually short, sometimes longer than a lease.

@@ -80,6 +80,10 @@ pub enum Call {
         /// The most records of an answer.
         limit: usize,
     },
+    /// A client reads this key for its own sake. What it asks of the store is recorded as a call of its own.
+    OwnGet(String),
+    /// The same for this log.
+    OwnRead(String),
     /// A lease, under a token that only the answer tells.
     Acquire {
         /// The lock.

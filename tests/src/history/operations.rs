@@ -32,11 +32,12 @@ pub const KINDS: [&str; 22] = [
     "ledger: erase",
 ];
 
-/// The kind of a call that a client made. A call that only serves another one has none.
+/// The kind of a call that a client made. A call that only serves another one has none, such as a read of `Edit` or of a
+/// caller that waits for a result.
 pub fn kind(operation: &Operation) -> Option<&'static str> {
     match (operation.layer, &operation.call) {
-        (Layer::Store, Call::Get(_)) => Some("key: read"),
-        (Layer::Store, Call::Read { .. }) => Some("log: read, whole or by pages"),
+        (_, Call::OwnGet(_)) => Some("key: read"),
+        (_, Call::OwnRead(_)) => Some("log: read, whole or by pages"),
         (Layer::Store, Call::Commit(changes)) => match changes.as_slice() {
             [Change::Put { key, .. }] if key.contains(CAS_KEY_PART) => Some("counter: swap"),
             [Change::Append { .. }, ..] => Some("log: append"),
@@ -71,7 +72,7 @@ pub fn kind(operation: &Operation) -> Option<&'static str> {
             Asked::Delete => "ledger: delete",
             Asked::Erase => "ledger: erase",
         }),
-        (_, Call::Handle { .. } | Call::Run(_)) | (Layer::Api, Call::Get(_) | Call::Read { .. }) => None,
+        (_, Call::Get(_) | Call::Read { .. } | Call::Handle { .. } | Call::Run(_)) => None,
     }
 }
 
@@ -86,5 +87,38 @@ pub fn is_confirmed(answer: &Answer) -> bool {
         Answer::Refused(_) | Answer::Nothing(_) | Answer::NotSent | Answer::Unknown | Answer::Rejected(_) => {
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::history::on_memory;
+
+    /// The part of a name that says what it is for.
+    fn part(name: &str) -> &str {
+        name.split('/').nth(2).unwrap_or("")
+    }
+
+    #[test]
+    fn reads_are_those_that_clients_make_for_their_own_sake() {
+        let history = on_memory(1, Duration::from_secs(20), None).history;
+        let (mut own, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for operation in &history.operations {
+            match (&operation.call, kind(operation)) {
+                (Call::OwnGet(name), Some("key: read"))
+                | (Call::OwnRead(name), Some("log: read, whole or by pages")) => _ = own.insert(part(name)),
+                (_, Some("key: read" | "log: read, whole or by pages")) => panic!("{operation}"),
+                (Call::Get(name) | Call::Read { log: name, .. }, _) => _ = others.insert(part(name)),
+                _ => {}
+            }
+            assert!(kind(operation).is_none() || operation.client != "last look", "{operation}");
+        }
+        assert_eq!(own, BTreeSet::from(["swap", "lock", "data", "newest", "log", "slate"]));
+        let helpers: Vec<&str> = others.difference(&own).copied().collect();
+        assert!(helpers.contains(&"job"), "callers that wait read a record: {helpers:?}");
     }
 }
