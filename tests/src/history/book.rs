@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::event::{Answer, Call, Layer};
+use super::event::{self, Answer, Call, Expected, Layer};
 use super::journal::Journal;
 
 /// Part of the name of every idempotency key of the ledger.
 pub const BOOK_KEY_PART: &str = "/book/";
 
-/// When every text of the chat was written: the `交易ID`s of a ledger count on from here, so that they are contended.
+/// When every text of the chat was written: the `交易ID`s of a ledger count on from here, so that they are contended. An edit
+/// or a deletion at this time leaves the list of months as it is, unless the entry moves to another month.
 const NOW: i64 = 1_764_397_800;
 
 /// How often a call with a key comes again after an unknown outcome.
@@ -59,6 +60,23 @@ pub struct Told {
     pub entries: Vec<String>,
 }
 
+/// Whether a commit that edits or deletes an entry within its month writes the list of months too; `None` for any other.
+pub fn writes_months(changes: &[event::Change]) -> Option<bool> {
+    let id = |entry: &str| Entry::read(entry).map(|entry| entry.id().to_owned());
+    let stays = |change: &event::Change| match change {
+        event::Change::Delete { key, .. } => key.ends_with(":last_transaction"),
+        event::Change::Put { key, expect: Expected::Is(before), value: Some(after), .. } => {
+            key.ends_with(":last_transaction") && id(before) == id(after)
+        }
+        _ => false,
+    };
+    let is_list =
+        |change: &event::Change| matches!(change, event::Change::Put { key, .. } if key.ends_with(":ledger"));
+    // An entry that moves to another month has a record in both.
+    let records = changes.iter().filter(|change| matches!(change, event::Change::Append { .. })).count();
+    (records == 1 && changes.iter().any(stays)).then(|| changes.iter().any(is_list))
+}
+
 /// A word that the grammar of the chat takes for an item, a different one for every text.
 pub fn item(text: &str) -> String {
     const DIGITS: [char; 10] = ['甲', '乙', '丙', '丁', '戊', '己', '庚', '辛', '壬', '癸'];
@@ -81,6 +99,8 @@ pub(super) struct Request {
     pub(super) user: String,
     pub(super) asked: Asked,
     pub(super) key: Option<String>,
+    /// Whether it comes at a time when edits and deletions renew the TTL of their month, and so write the list of months.
+    pub(super) renews: bool,
 }
 
 impl Request {
@@ -93,7 +113,7 @@ impl Request {
         pause: Duration,
     ) {
         for _ in 0..if self.key.is_some() { REPEATS } else { 1 } {
-            let Request { user, asked, key } = &self;
+            let Request { user, asked, key, .. } = &self;
             let call = Call::Ledger { user: user.clone(), asked: asked.clone(), key: key.clone() };
             let call_id = journal.call(Layer::Api, call);
             let answer = match key {
@@ -118,9 +138,17 @@ impl Request {
         Book::new(&self.user, Config::default()).expect("a plain user id")
     }
 
+    /// The edit, at `NOW` or as many hours later as it takes until the book renews, or does not.
+    fn work(&self) -> Work {
+        let book = self.book();
+        let mut times = (0..).filter_map(|hour: i64| Moment::from_unix(NOW + hour * 3600));
+        let time = times.find(|time| book.renews_at(*time) == self.renews);
+        Work::new(&self.asked, time.expect("a book renews at some times and not at others"))
+    }
+
     /// With a key. A failure says nothing of the others that have the key, and so nothing of what became of it.
     async fn once(&self, key: &str, idem: &Idempotency) -> Answer {
-        let (book, mut work) = (self.book(), Work::new(&self.asked));
+        let (book, mut work) = (self.book(), self.work());
         let made: Result<Told, idem::Error<Told, _>> =
             idem.edit(key, work.edit(&book), |there| work.step(&book, there)).await;
         match made {
@@ -130,7 +158,7 @@ impl Request {
     }
 
     async fn plain(&self, store: &dyn Store) -> Answer {
-        let (book, mut work) = (self.book(), Work::new(&self.asked));
+        let (book, mut work) = (self.book(), self.work());
         match work.edit(&book).apply(store, |there| work.step(&book, there)).await {
             Ok(told) => answer(&told),
             // It was computed from what is there, and never sent. (A step that was taken again may follow one that was
@@ -155,7 +183,8 @@ enum Work {
 }
 
 impl Work {
-    fn new(asked: &Asked) -> Work {
+    /// The edit at `time`.
+    fn new(asked: &Asked, time: Moment) -> Work {
         let now = Moment::from_unix(NOW).expect("a moment of this century");
         let change = match asked {
             Asked::Note(items) => {
@@ -179,7 +208,7 @@ impl Work {
             Asked::Erase => return Work::Erase,
         };
         let repeats = !matches!(change, Change::Note(_));
-        Work::Change(Box::new(Attempt::new(change, None).at(now)), repeats)
+        Work::Change(Box::new(Attempt::new(change, None).at(time)), repeats)
     }
 
     /// Whether it is made again after a lost reply.

@@ -259,7 +259,8 @@ impl Client {
             _ => Asked::Erase,
         };
         let pause = self.seed.up_to(self.plan.lease / 2);
-        let request = book::Request { user, asked, key };
+        let renews = self.seed.percent(40);
+        let request = book::Request { user, asked, key, renews };
         request.make(&self.store, &self.idem, &self.journal, pause).await;
     }
 

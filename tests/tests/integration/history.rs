@@ -3,9 +3,13 @@
 //!
 //! `ONETAP_SEED=… cargo test -p onetap-tests --test integration -- history:: --include-ignored` repeats a run.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use onetap_servers::heavy_test;
+use onetap_tests::history::book::writes_months;
+use onetap_tests::history::event::{Answer, Call, Change};
+use onetap_tests::history::history::Operation;
 use onetap_tests::history::operations::KINDS;
 use onetap_tests::history::run::Side;
 use onetap_tests::history::sabotage::Fence;
@@ -49,12 +53,22 @@ fn nothing_is_doubled_or_lost_on_memory() {
 #[test]
 fn runs_on_memory_contain_every_operation() {
     let mut table = Table::default();
+    // Edits and deletions within a month that were applied: whether they delete, and whether they write the list of months.
+    let mut changes_of_entries = BTreeSet::new();
     for seed in 40..44 {
-        table.add(&on_memory(seed, ON_MEMORY, None));
+        let outcome = on_memory(seed, ON_MEMORY, None);
+        table.add(&outcome);
+        let applied = |operation: &&Operation| matches!(operation.answer, Answer::Applied(_));
+        for operation in outcome.history.operations.iter().filter(applied) {
+            let Call::Commit(changes) = &operation.call else { continue };
+            let deletes = changes.iter().any(|change| matches!(change, Change::Delete { .. }));
+            changes_of_entries.extend(writes_months(changes).map(|writes_months| (deletes, writes_months)));
+        }
     }
     for kind in KINDS {
         assert!(table.confirmed(kind) > 0, "{kind}\n{}", table.operations());
     }
+    assert_eq!(changes_of_entries.len(), 4, "{changes_of_entries:?}");
 }
 
 #[test]
