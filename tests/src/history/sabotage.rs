@@ -53,6 +53,8 @@ pub enum Fence {
     Newest,
     /// A page that is full leaves out its first record.
     Page,
+    /// The answers to the first two batches of a round are swapped.
+    Round,
     /// A FIFO queue does not say that it is one. (The clients look at this one, and at the next.)
     GroupOrder,
     /// Messages count as done whatever the response to their batch says.
@@ -67,7 +69,7 @@ pub enum Fence {
 
 impl Fence {
     /// All of them.
-    pub const ALL: [Fence; 24] = [
+    pub const ALL: [Fence; 25] = [
         Fence::Guard,
         Fence::Swap,
         Fence::Claim,
@@ -87,6 +89,7 @@ impl Fence {
         Fence::Appends,
         Fence::Newest,
         Fence::Page,
+        Fence::Round,
         Fence::GroupOrder,
         Fence::PartialFailures,
         Fence::EarlyRecords,
@@ -319,6 +322,9 @@ impl Store for Sabotage {
         let mut answers = Vec::new();
         for batch in batches {
             answers.push(self.commit(batch).await);
+        }
+        if self.fence == Fence::Round && answers.len() > 1 {
+            answers.swap(0, 1);
         }
         answers
     }

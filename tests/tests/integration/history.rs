@@ -113,13 +113,26 @@ fn is_noticed(fence: Fence, side: Side, why: &str) {
 const NO_ORDER: &str = "not linearizable, as the store was asked";
 const NOT_MEANT: &str = "not linearizable, as the callers meant it";
 
+#[test]
+fn every_fence_is_taken_down_and_the_page_says_how_often() {
+    for fence in Fence::ALL {
+        assert!(TAKEN_DOWN.contains(&fence), "{fence:?}");
+    }
+    let page = include_str!("../../../docs/guarantees.md");
+    let times = format!("it finds what that lets in, {} times over", TAKEN_DOWN.len());
+    assert!(page.contains(&times), "docs/guarantees.md does not say {times:?}");
+}
+
 macro_rules! fences {
     ($($name:ident: $fence:ident, $side:ident, $why:expr;)*) => {$(
         #[test]
         fn $name() {
             is_noticed(Fence::$fence, Side::$side, $why);
         }
-    )*};
+    )*
+        /// The fence of each of these tests.
+        const TAKEN_DOWN: &[Fence] = &[$(Fence::$fence),*];
+    };
 }
 
 fences! {
@@ -142,10 +155,12 @@ fences! {
     a_store_that_tears_appends_apart_is_noticed: Appends, Store, "in part";
     a_store_that_keeps_an_older_state_is_noticed: Newest, Store, "and then holds an older";
     a_store_that_leaves_records_out_of_its_pages_is_noticed: Page, Store, "a record is missing";
+    a_store_that_swaps_the_answers_of_a_round_is_noticed: Round, Store, NO_ORDER;
     a_lease_that_forgets_its_guard_is_noticed: Guard, Caller, NOT_MEANT;
     a_lease_that_takes_what_is_held_is_noticed: Claim, Caller, NOT_MEANT;
     a_lease_that_releases_anothers_is_noticed: Release, Caller, NOT_MEANT;
     a_stale_owner_that_records_its_result_is_noticed: Result, Caller, "more than one result";
+    a_round_that_swaps_its_tickets_is_noticed: Round, Caller, NOT_MEANT;
     a_publisher_that_marks_apart_is_noticed: Marker, Caller, "twice";
     a_publisher_that_resends_without_its_marker_is_noticed: Resend, Caller, "twice";
     a_consumer_that_claims_what_is_recorded_is_noticed: Claim, Caller, "handled again after";
