@@ -6,20 +6,33 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use onetap_tests::history::seed::Seed;
-use onetap_tests::history::table::Table;
+use onetap_tests::history::table::{Table, Total};
 use onetap_tests::history::{Backend, Outcome, on_memory, on_servers};
 
 const RUN: Duration = Duration::from_secs(40);
 const USAGE: &str = "usage: scripts/soak [--minutes N] [--backend memory|redis|upstash|dynamodb|dynamodb_local|all] [--seed S]";
 
 struct Settings {
+    minutes: f64,
     length: Duration,
     backends: Vec<Backend>,
     seed: u64,
 }
 
+impl Settings {
+    /// The command that repeats the run.
+    fn command(&self) -> String {
+        let backend = match self.backends.as_slice() {
+            [one] => one.name(),
+            _ => "all",
+        };
+        format!("scripts/soak --minutes {} --backend {backend} --seed {}", self.minutes, self.seed)
+    }
+}
+
 fn settings() -> Option<Settings> {
     let mut settings = Settings {
+        minutes: 10.0,
         length: Duration::from_secs(600),
         backends: Backend::ALL.to_vec(),
         seed: Seed::from_env(),
@@ -29,7 +42,8 @@ fn settings() -> Option<Settings> {
         let value = arguments.next()?;
         match option.as_str() {
             "--minutes" => {
-                settings.length = Duration::try_from_secs_f64(value.parse::<f64>().ok()? * 60.0).ok()?
+                settings.minutes = value.parse().ok()?;
+                settings.length = Duration::try_from_secs_f64(settings.minutes * 60.0).ok()?;
             }
             "--seed" => settings.seed = value.parse().ok()?,
             "--backend" if value == "all" => {}
@@ -46,7 +60,7 @@ async fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    println!("seed {}", settings.seed);
+    println!("{}", settings.command());
     let (table, started) = (Arc::new(Mutex::new(Table::default())), Instant::now());
     let mut soaks = tokio::task::JoinSet::new();
     for backend in settings.backends.clone() {
@@ -71,12 +85,12 @@ async fn main() -> ExitCode {
     }
     progress(&table, &settings.backends, started);
     let Ok(table) = table.lock() else { return ExitCode::FAILURE };
-    let tables = format!("{}\n{}", table.markdown(), table.operations());
-    println!("\n{tables}");
-    if let Err(error) = std::fs::write("target/soak.md", tables) {
+    let page = table.page(&settings.command());
+    println!("\n{page}");
+    if let Err(error) = std::fs::write("target/soak.md", page) {
         eprintln!("target/soak.md cannot be written: {error}");
     }
-    let sound = settings.backends.iter().all(|backend| table.total(*backend).0.violations == 0);
+    let sound = settings.backends.iter().all(|backend| table.total(*backend).cell.violations == 0);
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -125,9 +139,9 @@ fn progress(table: &Mutex<Table>, backends: &[Backend], started: Instant) {
     let line: Vec<String> = backends
         .iter()
         .map(|backend| {
-            let (total, runs) = table.total(*backend);
-            let (operations, bad) = (total.operations, total.violations);
-            format!("{} {runs} runs, {operations} operations, {bad} violations", backend.name())
+            let Total { cell, unknown, runs } = table.total(*backend);
+            let (calls, bad) = (cell.calls, cell.violations);
+            format!("{} {runs} runs, {calls} calls, {unknown} unknown, {bad} violations", backend.name())
         })
         .collect();
     println!("{:>4} s  {}", started.elapsed().as_secs(), line.join("; "));

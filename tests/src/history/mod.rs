@@ -22,8 +22,7 @@
 //! - `trouble.rs`: faults inside a process. `link.rs`: faults on the network. `schedule.rs`: which fault when.
 //! - `arena.rs`: the servers. `process.rs`: a client as a process. `run.rs`, `lanes.rs`: one run from start to report.
 //! - `sabotage.rs`: stores with one safeguard removed, to show that the checker detects it.
-//! - `table.rs`: backend by fault, and operation by backend, as `scripts/soak` prints them. `operations.rs`: the kinds of
-//!   operations.
+//! - `table.rs`: faults and operations by backend, as `scripts/soak` writes them. `operations.rs`: the kinds of operations.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
