@@ -15,7 +15,7 @@ mod published;
 mod scenario;
 mod traces;
 
-pub use drive::World;
+pub use drive::{Points, World};
 pub use function::{
     ACCESS_TOKEN, API_TOKEN, Answer, CHANNEL_SECRET, Functions, Order, Report, Request, carry_out,
 };

@@ -48,6 +48,15 @@ pub struct World {
     _heavy: HeavyTest,
 }
 
+/// How many points of a scenario there were.
+#[derive(Clone, Copy, Debug)]
+pub struct Points {
+    /// At these a process died.
+    pub reached: usize,
+    /// No process got to these: the runs that were counted made more calls than any other.
+    pub skipped: usize,
+}
+
 /// A run with nothing in its way, to compare with.
 struct Undisturbed {
     answer: Answer,
@@ -111,13 +120,13 @@ impl World {
         }
     }
 
-    /// Kills a process at every point of every scenario, retries, and compares. How many points each had.
-    pub async fn survives(&self, scenarios: &[Scenario]) -> Vec<(&'static str, usize)> {
+    /// Kills a process at every point of every scenario, retries, and compares. The points of each.
+    pub async fn survives(&self, scenarios: &[Scenario]) -> Vec<(&'static str, Points)> {
         let each = scenarios.iter().map(|it| async move { (it.name, self.survives_one(it).await) });
         join_all(each).await
     }
 
-    async fn survives_one(&self, scenario: &Scenario) -> usize {
+    async fn survives_one(&self, scenario: &Scenario) -> Points {
         let (calls, landed) = self.undisturbed_twice(scenario).await;
         let landed = &landed;
         let otherwise = match &scenario.between {
@@ -130,7 +139,8 @@ impl World {
             let what = format!("{}: {point:?}, a {}", scenario.name, calls[point.call].what);
             async move { self.crash(scenario, *point, &what, landed, not_landed).await }
         });
-        join_all(crashes).await.into_iter().filter(|died| *died).count()
+        let reached = join_all(crashes).await.into_iter().filter(|died| *died).count();
+        Points { reached, skipped: points.len() - reached }
     }
 
     /// Kills a process at every point, and the one that retries at every point again. How many pairs there were.
@@ -199,7 +209,8 @@ impl World {
         Undisturbed { answer, left: self.left(&run, &id).await }
     }
 
-    /// One process dies; the platform tries again. Returns whether the process got to the point.
+    /// One process dies; the platform tries again. Returns whether the process got to the point: if not, it has done
+    /// everything, and what it left is compared all the same.
     async fn crash(
         &self,
         scenario: &Scenario,
@@ -209,10 +220,8 @@ impl World {
         not_landed: &Undisturbed,
     ) -> bool {
         let Started { run, id, before, status, said } = self.start_at(scenario, Some(point)).await;
-        if serde_json::from_str(&said).is_ok_and(|report| is_over_before(&report, point)) {
-            return false;
-        }
-        assert_eq!(status.signal(), Some(9), "{what}: it dies there; {said}");
+        let died = status.signal() == Some(9);
+        assert!(died || is_over_before(&said, point), "{what}: it dies there; {said}");
         let expected = if self.first_value(&run).await == before { not_landed } else { landed };
         self.somebody_else(&run).await;
 
@@ -226,25 +235,26 @@ impl World {
             );
         }
         assert_eq!(self.left(&run, &id).await, expected.left, "{what}");
-        true
+        died
     }
 
     /// The request of a scenario in a process of its own, which dies at `point`. One that was told to come again, because
-    /// the machine was too slow, or that did not get to the point, counts for nothing: the scenario starts anew. Unless it
-    /// has answered with fewer calls: then the runs that were counted made one more, and there is no such point.
+    /// it was too slow, or that did not get to the point, counts for nothing: the scenario starts anew. If no start gets to
+    /// the point, it returns one that has done everything with fewer calls, if there was one.
     async fn start_at(&self, scenario: &Scenario, point: Option<Point>) -> Started {
-        for _ in 1..MAX_STARTS {
+        let mut lived = None;
+        for _ in 0..MAX_STARTS {
             let started = self.start_once(scenario, point).await;
-            let report = serde_json::from_str::<Report>(&started.said);
-            let counts = |report: &Report| match point {
-                Some(point) => is_over_before(report, point),
-                None => !comes_again(&report.answer),
-            };
-            if report.as_ref().map_or(true, counts) {
+            let report = serde_json::from_str::<Report>(&started.said).ok();
+            let is_over = report.as_ref().is_some_and(|report| !comes_again(&report.answer));
+            if report.is_none() || is_over && point.is_none() {
                 return started;
             }
+            if is_over || lived.is_none() {
+                lived = Some(started);
+            }
         }
-        self.start_once(scenario, point).await
+        lived.expect("it was started")
     }
 
     async fn start_once(&self, scenario: &Scenario, point: Option<Point>) -> Started {
@@ -358,9 +368,10 @@ impl World {
     }
 }
 
-/// Whether a process has done everything, and made fewer calls than it takes to get to `point`.
-fn is_over_before(report: &Report, point: Point) -> bool {
-    !comes_again(&report.answer) && report.calls.len() <= point.call
+/// Whether a process says that it has done everything, with fewer calls than it takes to get to `point`.
+fn is_over_before(said: &str, point: Point) -> bool {
+    let report = serde_json::from_str::<Report>(said);
+    report.is_ok_and(|report| !comes_again(&report.answer) && report.calls.len() <= point.call)
 }
 
 /// Whether the answer says that the request has to come again.
