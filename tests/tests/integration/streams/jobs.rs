@@ -12,7 +12,8 @@ use onetap_store::testing::random::Random;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-/// Longer than a batch takes on a busy machine: a batch that is delivered again before it is done cannot be deleted.
+/// Longer than a batch takes on a busy machine: a batch that is delivered again before it is done cannot be deleted, and on a
+/// slow machine none ever would be. (`storm` gives the batches of one consumer to another one at the same time.)
 const VISIBILITY: Duration = Duration::from_secs(10);
 
 pub struct Jobs {
@@ -20,6 +21,8 @@ pub struct Jobs {
     pub queue: Queue,
     /// Sequence numbers of each job that were not published yet, by the number of the job.
     missing: Mutex<Vec<HashSet<u64>>>,
+    /// Jobs that wait for their last event; `None` once jobs may end.
+    held: Mutex<Option<Vec<usize>>>,
     /// Stage and sequence number of the events of a job, without its last one.
     events: Vec<(String, u64)>,
     last: (String, u64),
@@ -42,6 +45,7 @@ impl Jobs {
             jobs: (0..count).map(job).collect(),
             queue: Queue::new("jobs").with_visibility(VISIBILITY),
             missing: Mutex::new(vec![events.iter().map(|(_, seq)| *seq).collect(); count]),
+            held: Mutex::new(Some(Vec::new())),
             events,
             last: (ending[0].name().to_owned(), ending[0].ends().unwrap()),
         }
@@ -67,7 +71,8 @@ impl Jobs {
         }
     }
 
-    /// Takes note of what a consumer has answered. With a job's last event but one, its last one is sent, twice.
+    /// Takes note of what a consumer has answered. After a job's last event but one, its last one is sent, twice, as soon as
+    /// jobs may end.
     ///
     /// Not earlier: `EventSource` is told to stop once the job has ended and the grace period is over.
     pub fn answered(&self, batch: &[SqsMessage], response: &SqsBatchResponse) {
@@ -76,9 +81,22 @@ impl Jobs {
             let job = self.jobs.iter().position(|job| event["job_id"] == job.id()).unwrap();
             let mut missing = self.missing.lock().unwrap();
             if missing[job].remove(&event["seq"].as_u64().unwrap()) && missing[job].is_empty() {
-                (0..2).for_each(|_| self.queue.send(self.text(job, &self.last)));
+                match &mut *self.held.lock().unwrap() {
+                    Some(held) => held.push(job),
+                    None => self.send_last(job),
+                }
             }
         }
+    }
+
+    /// From now on jobs may end.
+    pub fn let_end(&self) {
+        let held = self.held.lock().unwrap().take();
+        held.into_iter().flatten().for_each(|job| self.send_last(job));
+    }
+
+    fn send_last(&self, job: usize) {
+        (0..2).for_each(|_| self.queue.send(self.text(job, &self.last)));
     }
 
     fn text(&self, job: usize, (stage, seq): &(String, u64)) -> String {

@@ -28,7 +28,7 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// Decides all that happens, apart from the machine's own timing. A failure shows it.
+/// Decides all that happens, but not how long it takes. A failure shows it.
 fn seed() -> u64 {
     let given = std::env::var("ONETAP_STREAMS_SEED").ok().map(|seed| seed.parse().unwrap());
     let seed = given.unwrap_or_else(|| getrandom::u64().unwrap());
@@ -50,7 +50,9 @@ async fn each_client_sees_each_event_once(mut store: RestartingStore, size: Size
         return;
     };
     let seconds: u64 = seconds.parse().unwrap();
-    let size = Size { time: Duration::from_secs(seconds), restarts: 2 + seconds as usize / 5, ..load };
+    let time = Duration::from_secs(seconds);
+    let reconnects = load.reconnects * (seconds as usize).div_ceil(STAGES.time.as_secs() as usize);
+    let size = Size { time, restarts: 2 + seconds as usize / 5, reconnects, ..load };
     let before = Usage::of(std::process::id());
     let outcome = storm(&mut store, &size, seed()).await;
     let cost = Cost::since(before, &[std::process::id()], MAY_GROW).await;
@@ -78,18 +80,26 @@ fn row(name: &str, size: &Size, outcome: &Outcome, Cost { before, after }: &Cost
 }
 
 /// Few events of every stage.
-const STAGES: Size =
-    Size { clients: 500, jobs: 50, events: 21, time: Duration::from_secs(4), restarts: 3, stages: None };
+const STAGES: Size = Size {
+    clients: 500,
+    jobs: 50,
+    events: 21,
+    time: Duration::from_secs(4),
+    restarts: 3,
+    reconnects: 250,
+    stages: None,
+};
 const STAGES_LOAD: Size = Size { events: 51, ..STAGES };
 /// Hundreds of events, most of which leave the state alone.
-const TOKENS: Size = Size { clients: 100, jobs: 10, events: 300, stages: Some(TOKEN_STAGES), ..STAGES };
+const TOKENS: Size =
+    Size { clients: 100, jobs: 10, events: 300, reconnects: 50, stages: Some(TOKEN_STAGES), ..STAGES };
 const TOKENS_LOAD: Size = Size { events: 1000, ..TOKENS };
 const TOKEN_STAGES: &str = r#"[{"stage":"plan","first":0,"last":9},
     {"stage":"token","first":1000,"last":999999,"state":false},{"stage":"done","first":10,"last":19,"ends":11}]"#;
 
 /// Smaller, for a local DynamoDB: every client polls a server that shares two cores with all of them.
 fn small(size: Size) -> Size {
-    Size { clients: size.clients / 5, jobs: size.jobs / 5, ..size }
+    Size { clients: size.clients / 5, jobs: size.jobs / 5, reconnects: size.reconnects / 5, ..size }
 }
 
 async fn stages(store: RestartingStore, size: Size) {

@@ -24,7 +24,8 @@ enum Servers {
     Proxied(Environment, TcpProxy),
 }
 
-/// Time limit for one store call. Hundreds of clients that give up and ask again would keep a busy machine busy.
+/// Time limit for one store call: longer than any call takes. Hundreds of clients whose calls run out of time on a slow
+/// machine would ask again, and make it slower. (The calls of one consumer of `storm` all run out of time.)
 const STORE_TIMEOUT: (&str, &str) = ("STORE_TIMEOUT_MS", "60000");
 
 const ENDPOINT: &str = "AWS_ENDPOINT_URL_DYNAMODB";
