@@ -106,7 +106,7 @@ async fn soak(backend: Backend, first: u64, end: Instant, table: Arc<Mutex<Table
         let outcome = match backend {
             Backend::Memory => {
                 let run = tokio::task::spawn_blocking(move || on_memory(seed, RUN, None)).await;
-                // On a paused clock a run takes a moment: in between the servers get the machine.
+                // A run on a paused clock computes all the time. The pause leaves the processors to the runs on servers.
                 tokio::time::sleep(Duration::from_secs(2).min(left)).await;
                 run.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
             }

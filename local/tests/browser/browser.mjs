@@ -10,7 +10,7 @@ const FLAGS = [
   "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync",
 ];
-/** For one thing to show; a busy machine needs seconds where a quick one needs a tenth. */
+/** Time limit for one wait, in ms. A busy machine needs seconds for what usually takes a tenth of a second. */
 const PATIENCE = 45_000;
 
 /** A browser on the runner at `base`. Whatever a page does wrong is collected in `faults`. */

@@ -177,7 +177,7 @@ export async function crowd(browser) {
     });
     const at = (share) => frames[Math.floor(frames.length * share)]?.toFixed(1);
     const worst = Math.max(0, ...long).toFixed(0);
-    // Printed, not asserted: a machine that has other things to do draws few frames, and makes any task long.
+    // Printed, not asserted: on a busy machine there are few frames, and tasks take long.
     console.log(`${what}: ${frames.length} frames, median ${at(0.5)} ms, p95 ${at(0.95)} ms; at work ${work.toFixed(0)} % of the time, ${long.length} long tasks, the longest ${worst} ms`);
   };
 

@@ -5,7 +5,7 @@ import { count, delay, settled, text, until } from "./browser.mjs";
 const HANDLED = '.from-bot[data-path="handled"]';
 const BUSY = '.from-bot[data-path="busy"]';
 
-/** Half of what the provider may take: a slow machine has as much time to meet it as to answer. */
+/** Delay of the provider in ms, half of its time limit: taps meet while it waits, and a slow machine still answers in time. */
 const HALF = 750;
 
 async function write(page, words) {
@@ -13,7 +13,7 @@ async function write(page, words) {
   await page.locator("#text").press("Enter");
 }
 
-/** Double taps until two have met, and says how often. On a machine that crawls the second may come when the first is answered. */
+/** Taps twice until two taps have met, and returns how often. On a slow machine the first may be answered before the second arrives. */
 async function double(page) {
   const met = page.locator(".from-user .badge.busy");
   const before = await met.count();
@@ -51,7 +51,7 @@ export async function twenty_taps(browser) {
   await page.locator("#twenty").click();
   const { deliveries } = await (await answer).json();
   await settled(page);
-  // How many meet in one forecast's time is the machine's affair. Each got one answer.
+  // How many taps meet during one forecast depends on the speed of the machine. Each tap got one answer.
   const paths = (await page.locator(".from-user .marks").getAttribute("data-paths")).split(" ");
   const times = (path) => paths.filter((each) => each === path).length;
   const tally = { handled: times("handled"), busy: times("busy") };
@@ -81,7 +81,7 @@ export async function lock_shown(browser) {
       if (held) window.held = held.textContent;
     }).observe(rows, { subtree: true, attributes: true, childList: true });
   });
-  // A page that is told ten times a second may miss what a machine under load does in between.
+  // The page is updated ten times a second. Under load it may miss a lock that is held between two updates.
   for (let attempt = 1; !(await page.evaluate(() => window.held)); attempt++) {
     assert.ok(attempt <= 5, "the lock was shown while it was held");
     await page.locator('#menu [data-tap="home"]').click();

@@ -5,7 +5,7 @@ import { count, delay, settled, text, until } from "./browser.mjs";
 /** Something in every part, so that there is something to be too wide. */
 async function fill(page) {
   await page.locator("#double").click();
-  // Whether the taps meet is the machine's affair.
+  // Whether the two taps meet depends on the speed of the machine.
   await page.locator('.from-bot[data-path="handled"]').first().waitFor();
   await settled(page);
   await page.locator("#examples .example").first().click();
@@ -107,7 +107,7 @@ export async function pictures(browser) {
   await count(page, "#entries tr", 5);
   await delay(page, 1000);
   await page.locator("#twenty").click();
-  // With the lock held, if this machine is quick enough to show it.
+  // While the lock is held, if the page shows that within five seconds.
   await page.locator(".holding.held").first().waitFor({ timeout: 5000 }).catch(() => {});
   await browser.shoot(page, "playground");
   await count(page, ".dots", 0);

@@ -190,7 +190,7 @@ async fn told(mut page: Events, wanted: &Told) -> Told {
         let event = page.next().await.unwrap().unwrap();
         let data: Value = serde_json::from_str(&event.data).unwrap();
         match event.name.as_str() {
-            // The first of them, and on a machine that is slow enough another that makes up for what was missed.
+            // The first snapshot. On a slow machine another one may follow, which contains what the page missed.
             "snapshot" => {
                 told.records = usize::try_from(data["records_total"].as_u64().unwrap()).unwrap();
                 told.markers = markers(&data["keys"]);
