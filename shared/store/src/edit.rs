@@ -339,27 +339,57 @@ async fn write_plain(sender: &Sender<'_>, writes: &Batch, idempotent: bool) -> R
         Err(error) => return Err(error),
     };
     let keys: Vec<Key> = writes.expectations().map(|(key, _)| key.clone()).collect();
-    let there = sender.get_all(&keys, Retry::LostReplies).await.map_err(|_| error)?;
+    let there = sender.get_all(&keys, Retry::LostReplies).await.map_err(|_| error.clone())?;
     let found = Refusal::new(keys.into_iter().zip(there));
-    Ok(if is_applied(writes, &found) { Written::Applied(None) } else { Written::Refused(found) })
+    let applied = match evidence(writes, &found) {
+        Evidence::NewValue => true,
+        Evidence::Removal => has_records(sender, writes).await.map_err(|_| error)?,
+        Evidence::None => false,
+    };
+    Ok(if applied { Written::Applied(None) } else { Written::Refused(found) })
 }
 
-/// Whether the values that are there show that these writes were applied: none contradicts it, and at least one was not
-/// there before.
-fn is_applied(writes: &Batch, found: &Refusal) -> bool {
+/// What the values that are there say about writes whose reply was lost.
+enum Evidence {
+    /// One of the new values is there, and none contradicts it: they were applied.
+    NewValue,
+    /// Only what they remove is gone, which another caller may have done. The records that they append decide.
+    Removal,
+    /// They were not applied, or nothing shows it.
+    None,
+}
+
+fn evidence(writes: &Batch, found: &Refusal) -> Evidence {
     let there = |key| found.get(key).and_then(Found::text);
-    let mut shown = false;
+    let (mut is_new, mut is_gone) = (false, false);
     for write in writes.writes() {
         match write {
             Write::Put { key, expect, value: Value::Text(text), .. } if there(key) == Some(text) => {
-                shown |= !expect.holds(Some(text));
+                is_new |= !expect.holds(Some(text));
             }
-            Write::Delete { key, .. } if there(key).is_none() => shown = true,
-            Write::Put { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => return false,
+            Write::Delete { key, .. } if there(key).is_none() => is_gone = true,
+            Write::Put { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => return Evidence::None,
             Write::Check { .. } | Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => {}
         }
     }
-    shown
+    match (is_new, is_gone) {
+        (true, _) => Evidence::NewValue,
+        (false, true) => Evidence::Removal,
+        (false, false) => Evidence::None,
+    }
+}
+
+/// Whether every record that these writes append is in its log.
+async fn has_records(sender: &Sender<'_>, writes: &Batch) -> Result<bool, crate::Error> {
+    for write in writes.writes() {
+        if let Write::Append { log, text, .. } = write {
+            let records = sender.read_to_end(log).await?;
+            if records.iter().all(|record| record.text != *text) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// How the loop ended without an answer; see [`Error`].

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 #[cfg(feature = "sqs")]
 use crate::{Answers, Round};
-use crate::{Batch, Commit, Error, Key, Store};
+use crate::{Batch, Commit, Error, Key, Log, Record, Store, read_to_end};
 
 /// Pauses between the sends of one batch: with a store timeout of 500 ms, about three seconds in all.
 const RESEND_PAUSES: [Duration; 4] = [
@@ -47,6 +47,11 @@ impl<'a> Sender<'a> {
     /// The value of `key`.
     pub(crate) async fn get(&self, key: &Key, retry: Retry) -> Result<Option<String>, Error> {
         self.in_time(retry, self.store.get(key)).await
+    }
+
+    /// All records of `log`.
+    pub(crate) async fn read_to_end(&self, log: &Log) -> Result<Vec<Record>, Error> {
+        self.in_time(Retry::LostReplies, read_to_end(self.store, log)).await
     }
 
     /// Commits `batch`, and sends it once only.

@@ -233,6 +233,36 @@ pub async fn a_lost_request_is_not_taken_for_a_write(store: Arc<dyn Store>) {
     assert_eq!(texts(&store, &log).await, ["record"]);
 }
 
+pub async fn a_removal_is_known_by_its_record_after_a_lost_reply(store: Arc<dyn Store>) {
+    for (fault, answer, record) in
+        [(Fault::ReplyLost, "removed", "mine"), (Fault::RequestLost, "gone", "another's")]
+    {
+        let names = Names::new();
+        let (key, log) = (names.key("removed"), names.log("records"));
+        applied(&store, Batch::new().put(&key, Expect::Absent, "old", HOUR)).await;
+        let removal =
+            |record: &str| Batch::new().delete(&key, "old").append(&log, record, Keep::all_for(HOUR));
+        let gate = Gate::new();
+        let faults = vec![Fault::Pass, fault, Fault::HeldBefore(gate.clone())];
+        let lossy = Faulty::first(Arc::clone(&store), faults);
+        let rival = async {
+            gate.reached().await;
+            let _ = store.commit(&removal("another's")).await.unwrap();
+            gate.open();
+        };
+        let step = |there: &Values| {
+            Ok::<_, Infallible>(match there.get(&key) {
+                Some(_) => (removal("mine"), "removed"),
+                None => (Batch::new(), "gone"),
+            })
+        };
+        let edit = Edit::of(&key).idempotent();
+        let (edited, ()) = tokio::join!(edit.apply(&*lossy, step), rival);
+        assert_eq!(edited, Ok(answer));
+        assert_eq!(texts(&store, &log).await, [record]);
+    }
+}
+
 pub async fn a_held_lease_outlives_a_lost_request(store: Arc<dyn Store>) {
     let names = Names::new();
     let key = names.key("edited");

@@ -105,6 +105,7 @@ macro_rules! promises {
             an_edit_after_its_deadline_makes_no_call
             an_edit_whose_step_gives_up_writes_nothing
             a_lost_request_is_not_taken_for_a_write
+            a_removal_is_known_by_its_record_after_a_lost_reply
             a_held_lease_outlives_a_lost_request
             an_edit_with_a_record_that_loses_its_lease_frees_its_key
             no_increment_is_lost_among_many_workers
