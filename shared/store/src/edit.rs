@@ -148,7 +148,8 @@ impl<'a> Edit<'a> {
     }
 
     /// Declares that taking the step twice is as good as once, as for a step that sets fields or deletes. After a lost reply
-    /// the edit then reads the keys: it succeeds if what it wrote is there, and takes the step again if not.
+    /// the edit then reads the keys: it succeeds if what it wrote is there, and takes the step again if not. (Of writes that
+    /// only remove and append, the records in their logs tell.)
     pub fn idempotent(self) -> Edit<'a> {
         Edit { idempotent: true, ..self }
     }
