@@ -226,7 +226,7 @@ pub async fn what_is_read_are_the_appends_after_the_last_clear(store: Arc<dyn St
         tokio::task::yield_now().await;
     }
     let links: Vec<(Option<String>, String)> =
-        join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
+        join_all(tasks).await.into_iter().flat_map(|ended| ended.unwrap()).collect();
     assert_eq!(links.len(), WRITERS * EACH + CLEARS);
     // Follow the links from the first batch to the last.
     let mut expected: Vec<String> = Vec::new();

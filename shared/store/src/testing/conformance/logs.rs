@@ -91,7 +91,7 @@ pub async fn a_reader_that_resumes_sees_every_concurrent_append_once(store: Arc<
         }
     };
     let in_time = timeout(Duration::from_secs(30), all).await;
-    join_all(writers).await.into_iter().for_each(Result::unwrap);
+    join_all(writers).await.into_iter().for_each(|ended| ended.unwrap());
     assert!(in_time.is_ok(), "the reader missed {} records", WRITERS * EACH - read.len());
     for w in 0..WRITERS {
         let own: Vec<&str> = read.iter().filter_map(|r| r.text.strip_prefix(&format!("{w}/"))).collect();

@@ -50,7 +50,8 @@ pub async fn one_of_a_hundred_racing_claims_wins(store: Arc<dyn Store>) {
         }
     };
     let claims: Vec<_> = (0..100).map(|n| tokio::spawn(claim(n, Arc::clone(&store), key.clone()))).collect();
-    let answers: Vec<(bool, String)> = join_all(claims).await.into_iter().map(Result::unwrap).collect();
+    let answers: Vec<(bool, String)> =
+        join_all(claims).await.into_iter().map(|ended| ended.unwrap()).collect();
     let winners: Vec<&String> = answers.iter().filter(|(won, _)| *won).map(|(_, token)| token).collect();
     assert_eq!(winners.len(), 1);
     assert!(answers.iter().all(|(_, token)| token == winners[0]), "every loser is told the winner");

@@ -165,7 +165,7 @@ pub async fn racing_sequences_end_with_the_highest(store: Arc<dyn Store>) {
         .await;
     };
     let writes = (0..20).map(|n| tokio::spawn(write(n, Arc::clone(&store), key.clone(), log.clone())));
-    join_all(writes.collect::<Vec<_>>()).await.into_iter().for_each(Result::unwrap);
+    join_all(writes.collect::<Vec<_>>()).await.into_iter().for_each(|ended| ended.unwrap());
     holds(&store, &key, Some(&state(19))).await;
     assert_eq!(texts(&store, &log).await.len(), 20);
 }
