@@ -1,10 +1,17 @@
 //! A store that records what was written through it, and whether it failed, until it is closed.
 
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
+
+/// Pause before a failure is passed on: a promise may repeat the call at once, and would keep its thread busy where the
+/// failure takes no time.
+const FAILURE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Remembers the name of every key and log that a batch writes, so that all of them can be removed.
 #[derive(Debug)]
@@ -42,7 +49,8 @@ impl RecordedStore {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// Lets no further write through: a task of a promise that was given up may go on.
+    /// Lets no further call through: it waits for ever. A task of a promise that was given up would go on, and repeat a
+    /// call that fails.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
@@ -57,57 +65,66 @@ impl RecordedStore {
         self.failed.load(Ordering::Relaxed)
     }
 
-    fn noted<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+    async fn wait_if_closed(&self) {
+        if self.closed.load(Ordering::SeqCst) {
+            pending().await
+        }
+    }
+
+    async fn noted<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if answer.as_ref().is_err_and(Error::is_retryable) {
             self.failed.store(true, Ordering::Relaxed);
+            tokio::time::sleep(FAILURE_PAUSE).await;
         }
         answer
     }
 
     /// Before the batches are sent: they may be applied although the answer never comes.
-    fn record(&self, batches: &[Batch]) -> Result<UnderWay<'_>, Error> {
+    async fn record(&self, batches: &[Batch]) -> UnderWay<'_> {
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let under_way = UnderWay(&self.under_way);
         if self.closed.load(Ordering::SeqCst) {
-            return Err(Error::not_sent("the examination has ended"));
+            drop(under_way);
+            return pending().await;
         }
         let names = batches.iter().flat_map(Batch::writes).filter_map(|write| write.name());
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.extend(names.map(str::to_owned));
         drop(written);
-        Ok(under_way)
+        under_way
     }
 }
 
 #[onetap_store::async_trait]
 impl Store for RecordedStore {
     async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
-        self.noted(self.store.get_all(keys).await)
+        self.wait_if_closed().await;
+        self.noted(self.store.get_all(keys).await).await
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        let _under_way = self.record(std::slice::from_ref(batch))?;
-        self.noted(self.store.commit(batch).await)
+        let _under_way = self.record(std::slice::from_ref(batch)).await;
+        self.noted(self.store.commit(batch).await).await
     }
 
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let _under_way = match self.record(batches) {
-            Ok(under_way) => under_way,
-            Err(error) => return vec![Err(error); batches.len()],
-        };
-        self.store.commit_each(batches).await.into_iter().map(|answer| self.noted(answer)).collect()
+        let _under_way = self.record(batches).await;
+        join_all(self.store.commit_each(batches).await.into_iter().map(|answer| self.noted(answer))).await
     }
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.noted(self.store.read(log, after, limit).await)
+        self.wait_if_closed().await;
+        self.noted(self.store.read(log, after, limit).await).await
     }
 
     async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.noted(self.store.watch(channel).await)
+        self.wait_if_closed().await;
+        self.noted(self.store.watch(channel).await).await
     }
 
     async fn connect(&self) -> Result<(), Error> {
-        self.noted(self.store.connect().await)
+        self.wait_if_closed().await;
+        self.noted(self.store.connect().await).await
     }
 
     forward!(store: max_value);

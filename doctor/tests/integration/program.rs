@@ -1,11 +1,18 @@
 //! The program: its arguments, its output and its exit code.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use onetap_doctor::{Options, Status};
+use onetap_servers::environment::Variable;
+use onetap_servers::{Backend, Environment};
 use serde_json::Value;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
 
-use crate::support::{examined, faults};
+use crate::redis::command;
+use crate::support::slow::slow_proxy;
+use crate::support::{examined, faults, with_functions};
 
 fn run(arguments: &[&str], set: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onetap-doctor"));
@@ -40,4 +47,82 @@ async fn a_variable_that_is_wrong_is_the_only_finding() {
     let set = [("STORE", "memory"), ("EDIT_API_TOKEN", "two words")];
     let findings = examined(&set, Options::default()).await;
     assert_eq!(faults(&findings), [("edit-last-transaction", "variables", Status::Wrong)]);
+}
+
+/// The program beside the test: what it printed, and its exit code.
+fn start(arguments: &'static [&str], variables: Vec<Variable>) -> JoinHandle<(String, Option<i32>)> {
+    spawn_blocking(move || {
+        let set: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        // Ended from outside if it does not end by itself.
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", "90", env!("CARGO_BIN_EXE_onetap-doctor")]).args(arguments);
+        let output = command.env_clear().env("PATH", env!("PATH")).envs(set).output().unwrap();
+        let silent = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(silent, "", "on the standard error");
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    })
+}
+
+/// The line of a check, with its remedy.
+fn line<'a>(shown: &'a str, check: &str) -> &'a str {
+    let at = shown.find(&format!(" {check}: ")).unwrap_or_else(|| panic!("no {check} in\n{shown}"));
+    let start = shown[..at].rfind('\n').map_or(0, |end| end + 1);
+    shown[start..].split("\n").next().unwrap()
+}
+
+/// Waits until promises are checked: then more than one value is there.
+async fn promises_are_checked(redis: &onetap_servers::Redis) {
+    let begun = async {
+        while !matches!(command(redis, &["DBSIZE"]).await, redis::Value::Int(3..)) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), begun).await.expect("promises are checked");
+}
+
+#[tokio::test]
+async fn a_store_that_is_too_far_for_the_time_ends_with_a_warning() {
+    let mut environment = with_functions(Environment::start(Backend::Redis).await);
+    let slow = slow_proxy(environment.redis().unwrap().addr(), Duration::from_millis(100));
+    let variables = environment.variables_with("REDIS_URL", format!("redis://{slow}"));
+    let (shown, code) = start(&["--seconds", "2"], variables).await.unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(line(&shown, "store promises").starts_with("warning"), "{shown}");
+    assert!(line(&shown, "line bot").starts_with("ok"), "{shown}");
+    assert!(line(&shown, "weather provider").starts_with("ok"), "{shown}");
+    assert_eq!(command(environment.redis().unwrap(), &["DBSIZE"]).await, redis::Value::Int(0));
+}
+
+#[tokio::test]
+async fn a_server_that_stops_in_the_middle_ends_with_a_warning() {
+    let mut environment = with_functions(Environment::start(Backend::Redis).await);
+    let program = start(&["--seconds", "10"], environment.variables().to_vec());
+    let redis = environment.redis().unwrap();
+    promises_are_checked(redis).await;
+    redis.stop().await;
+    let (shown, code) = program.await.unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(line(&shown, "store promises").starts_with("warning"), "{shown}");
+    assert!(line(&shown, "weather provider").starts_with("ok"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_store_that_loses_what_it_took_is_wrong() {
+    let mut environment = Environment::start(Backend::Redis).await;
+    let mut program = start(&["--seconds", "10"], environment.variables().to_vec());
+    let redis = environment.redis().unwrap();
+    promises_are_checked(redis).await;
+    let client = redis::Client::open(redis.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let lose = async {
+        loop {
+            redis::cmd("FLUSHALL").exec_async(&mut connection).await.unwrap();
+        }
+    };
+    let (shown, code) =
+        tokio::select! { ended = &mut program => ended.unwrap(), () = lose => unreachable!() };
+    assert_eq!(code, Some(1), "{shown}");
+    let promises = line(&shown, "store promises");
+    assert!(promises.starts_with("wrong"), "{shown}");
+    assert!(promises.contains(" are broken: "), "{shown}");
 }

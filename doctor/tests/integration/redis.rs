@@ -6,7 +6,7 @@ use onetap_servers::{Backend, Broken, Environment, Redis};
 use crate::support::{examined_on, faults, status, with_functions};
 
 /// Sends a command to a server without a password.
-async fn command(redis: &Redis, parts: &[&str]) -> redis::Value {
+pub(crate) async fn command(redis: &Redis, parts: &[&str]) -> redis::Value {
     let client = redis::Client::open(redis.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let mut command = redis::Cmd::new();

@@ -1,6 +1,7 @@
 //! Examines an environment, and holds every examination to what all of them promise.
 
 pub(crate) mod line;
+pub(crate) mod slow;
 pub(crate) mod stub;
 pub(crate) mod weather;
 
