@@ -18,7 +18,8 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct RecordedStore {
     store: Arc<dyn Store>,
     written: Mutex<BTreeSet<String>>,
-    failed: AtomicBool,
+    /// The first call that did not reach the service, or got no answer.
+    failure: Mutex<Option<Error>>,
     closed: AtomicBool,
     /// Writes whose answers have not come.
     under_way: AtomicUsize,
@@ -38,7 +39,7 @@ impl RecordedStore {
         RecordedStore {
             store,
             written: Mutex::default(),
-            failed: AtomicBool::new(false),
+            failure: Mutex::default(),
             closed: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
         }
@@ -60,9 +61,9 @@ impl RecordedStore {
         self.under_way.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether a call did not reach the service, or got no answer.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+    /// Why a call did not reach the service, or got no answer; none if every call did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn wait_if_closed(&self) {
@@ -72,8 +73,10 @@ impl RecordedStore {
     }
 
     async fn noted<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        if answer.as_ref().is_err_and(Error::is_retryable) {
-            self.failed.store(true, Ordering::Relaxed);
+        if let Err(error) = &answer
+            && error.is_retryable()
+        {
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
             tokio::time::sleep(FAILURE_PAUSE).await;
         }
         answer

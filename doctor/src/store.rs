@@ -24,6 +24,10 @@ const ROUND_TRIPS: usize = 30;
 /// Time limit for all round trips. Those that were made by then are counted.
 const LATENCY_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// Bytes of a server's memory that must be left before promises are checked. They write far less; the functions go on
+/// writing meanwhile.
+const MIN_MEMORY_LEFT: u64 = 64 << 20;
+
 /// Checks without which those of the store's behaviour show nothing of their own.
 const BASIC: [&str; 7] =
     [REACHABLE, CREDENTIALS, CLOCK, redis::CLUSTER, redis::ROLE, dynamodb::TABLE, dynamodb::KEYS];
@@ -42,6 +46,14 @@ impl Service {
         match self {
             Service::Redis(server) => server.may_read(name).await,
             Service::DynamoDb(table) => table.may_read(name).await,
+        }
+    }
+
+    /// How many bytes the server may still take, if it has a limit and tells.
+    async fn memory_left(&self) -> Option<u64> {
+        match self {
+            Service::Redis(server) => server.memory_left().await,
+            Service::DynamoDb(_) => None,
         }
     }
 
@@ -121,11 +133,27 @@ async fn behaviour(
     let timeout = variables.millis("STORE_TIMEOUT_MS", 500).unwrap_or(onetap_store::DEFAULT_TIMEOUT);
     let latency = latency(&*store, timeout).await;
     report.add(latency.clone());
-    let needed = report.findings().iter().find(|it| it.check == redis::PUBLISH && it.status != Status::Ok);
-    match needed.cloned().or((latency.status != Status::Ok).then_some(latency)) {
-        Some(needed) => report.skip(OF, &[promises::CHECK], &needed),
-        None => report.add(promises::examine(store, service, end).await),
+    // Where memory is full, what they write could take the place of something of the user's.
+    let needed = report.findings().iter().find(|it| match it.check {
+        redis::PUBLISH => it.status != Status::Ok,
+        redis::EVICTION => it.status == Status::Warning,
+        _ => false,
+    });
+    if let Some(needed) = needed.cloned().or((latency.status != Status::Ok).then_some(latency)) {
+        return report.skip(OF, &[promises::CHECK], &needed);
     }
+    report.add(match service.memory_left().await {
+        Some(left) if left < MIN_MEMORY_LEFT => {
+            let why = format!(
+                "only {} MB of the server's memory are left, and what is checked here needs some; run the doctor where \
+                 {} MB are left",
+                left >> 20,
+                MIN_MEMORY_LEFT >> 20
+            );
+            Finding::skipped(OF, promises::CHECK, why)
+        }
+        _ => promises::examine(store, service, end).await,
+    });
 }
 
 /// Writes a value under a random name and removes it.

@@ -21,6 +21,12 @@ impl Info {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b".-_".contains(&b);
         ((1..=40).contains(&value.len()) && value.bytes().all(plain)).then_some(value)
     }
+
+    /// How many bytes the server may still take; none if it has no limit.
+    pub(super) fn memory_left(&self) -> Option<u64> {
+        let [limit, used] = ["maxmemory", "used_memory"].map(|name| self.get(name)?.parse::<u64>().ok());
+        limit.filter(|limit| *limit > 0)?.checked_sub(used?).or(Some(0))
+    }
 }
 
 pub(super) fn examine(of: &'static str, info: Option<&Info>, report: &mut Report) {

@@ -68,6 +68,18 @@ impl Server {
         timeout(REQUEST_TIMEOUT, reply).await.unwrap_or(Err(late))
     }
 
+    async fn info(&self) -> Option<Info> {
+        match self.command(&["INFO"]).await {
+            Ok(Value::String(text)) => Some(Info::new(text)),
+            _ => None,
+        }
+    }
+
+    /// How many bytes the server may still take, if it has a limit and tells.
+    pub(crate) async fn memory_left(&self) -> Option<u64> {
+        self.info().await?.memory_left()
+    }
+
     /// Whether this user may read a key of this name. (If it is not known, yes.)
     pub(crate) async fn may_read(&self, name: &str) -> bool {
         !matches!(self.command(&["GET", name]).await, Err(Failure::Refused(_)))
@@ -100,11 +112,7 @@ pub(crate) async fn examine(server: &Server, report: &mut Report) {
         return;
     }
     report.add(clock(server).await);
-    let info = match server.command(&["INFO"]).await {
-        Ok(Value::String(text)) => Some(Info::new(text)),
-        _ => None,
-    };
-    info::examine(of, info.as_ref(), report);
+    info::examine(of, server.info().await.as_ref(), report);
 }
 
 /// What scripts may do, once it is known that the server takes writes; `needed` is what shows that it does not.

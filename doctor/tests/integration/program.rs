@@ -8,10 +8,9 @@ use onetap_servers::environment::Variable;
 use onetap_servers::{Backend, Environment};
 use serde_json::Value;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{sleep, timeout};
 
-use crate::redis::command;
-use crate::support::slow::slow_proxy;
+use crate::redis::{command, promises_are_checked};
+use crate::support::tcp::slow_proxy;
 use crate::support::{examined, faults, with_functions};
 
 fn run(arguments: &[&str], set: &[(&str, &str)]) -> Output {
@@ -68,16 +67,6 @@ fn line<'a>(shown: &'a str, check: &str) -> &'a str {
     let at = shown.find(&format!(" {check}: ")).unwrap_or_else(|| panic!("no {check} in\n{shown}"));
     let start = shown[..at].rfind('\n').map_or(0, |end| end + 1);
     shown[start..].split("\n").next().unwrap()
-}
-
-/// Waits until promises are checked: then more than one value is there.
-async fn promises_are_checked(redis: &onetap_servers::Redis) {
-    let begun = async {
-        while !matches!(command(redis, &["DBSIZE"]).await, redis::Value::Int(3..)) {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(60), begun).await.expect("promises are checked");
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! A Redis server, well and with each fault.
 
-use onetap_doctor::Status;
-use onetap_servers::{Backend, Broken, Environment, Redis};
+use std::time::Duration;
 
-use crate::support::{examined_on, faults, status, with_functions};
+use onetap_doctor::{Options, Status};
+use onetap_servers::{Backend, Broken, Environment, Redis};
+use tokio::time::{sleep, timeout};
+
+use crate::support::{examined, examined_on, faults, only_fault, seen, status, with_functions};
 
 /// Sends a command to a server without a password.
 pub(crate) async fn command(redis: &Redis, parts: &[&str]) -> redis::Value {
@@ -81,6 +84,67 @@ async fn a_wrong_password_is_found() {
 async fn eviction_is_a_warning() {
     let evict: &[&str] = &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
     assert_eq!(faults_after(&[evict], "").await, only("redis", "eviction", Status::Warning));
+}
+
+/// A server with a thousand keys of its user, and this much memory left.
+async fn filled(settings: &[&str], megabytes_left: u64) -> Redis {
+    let redis = Redis::start_with(settings).await;
+    let fill = "for n = 1, 1000 do redis.call('SET', 'theirs:' .. n, string.rep('x', 1000)) end";
+    command(&redis, &["EVAL", fill, "0"]).await;
+    let redis::Value::BulkString(info) = command(&redis, &["INFO", "memory"]).await else {
+        panic!("no INFO")
+    };
+    let info = String::from_utf8(info).unwrap();
+    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    let limit = used.trim().parse::<u64>().unwrap() + (megabytes_left << 20);
+    command(&redis, &["CONFIG", "SET", "maxmemory", &limit.to_string()]).await;
+    redis
+}
+
+#[tokio::test]
+async fn nothing_of_a_user_is_evicted() {
+    let mut environment = Environment::on_redis(filled(&["--maxmemory-policy", "allkeys-lru"], 4).await);
+    let findings = examined_on(environment.variables()).await;
+    assert_eq!(faults(&findings), [("redis", "eviction", Status::Warning)]);
+    assert_eq!(seen(&findings, "store", "promises"), "needs redis eviction");
+    assert_eq!(command(environment.redis().unwrap(), &["DBSIZE"]).await, redis::Value::Int(1000));
+}
+
+#[tokio::test]
+async fn the_memory_of_a_server_that_has_little_left_is_not_taken() {
+    let mut environment = Environment::on_redis(filled(&[], 20).await);
+    let findings = examined_on(environment.variables()).await;
+    assert_eq!(faults(&findings), []);
+    let promises = seen(&findings, "store", "promises");
+    assert!(promises.contains(" MB of the server's memory are left"), "{promises}");
+    assert_eq!(command(environment.redis().unwrap(), &["DBSIZE"]).await, redis::Value::Int(1000));
+}
+
+/// Waits until promises are checked: then more than one value is there.
+pub(crate) async fn promises_are_checked(redis: &Redis) {
+    let begun = async {
+        while !matches!(command(redis, &["DBSIZE"]).await, redis::Value::Int(3..)) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), begun).await.expect("promises are checked");
+}
+
+#[tokio::test]
+async fn a_server_whose_memory_fills_up_says_so() {
+    let mut environment = Environment::start(Backend::Redis).await;
+    let variables = environment.variables().to_vec();
+    let set: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let redis = environment.redis().unwrap();
+    let fill = async {
+        promises_are_checked(redis).await;
+        command(redis, &["CONFIG", "SET", "maxmemory", "1"]).await
+    };
+    let (findings, _) = tokio::join!(examined(&set, Options { seconds: 6, ..Options::default() }), fill);
+    let (check, status, seen, remedy) = only_fault(&findings);
+    assert_eq!((check, status), ("promises", Status::Warning));
+    assert!(seen.contains("could not be checked: the store is unavailable: OOM"), "{seen}");
+    assert!(remedy.contains("memory"), "{remedy}");
 }
 
 #[tokio::test]

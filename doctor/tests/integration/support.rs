@@ -1,8 +1,8 @@
 //! Examines an environment, and holds every examination to what all of them promise.
 
 pub(crate) mod line;
-pub(crate) mod slow;
 pub(crate) mod stub;
+pub(crate) mod tcp;
 pub(crate) mod weather;
 
 use std::io;
@@ -110,10 +110,20 @@ fn secrets<'a>(name: &str, value: &'a str) -> Vec<&'a str> {
     parts.into_iter().filter(|part| !part.is_empty()).collect()
 }
 
+/// The finding of one check.
+fn found<'a>(findings: &'a [Finding], of: &str, check: &str) -> &'a Finding {
+    let found = findings.iter().find(|it| (it.of, it.check) == (of, check));
+    found.unwrap_or_else(|| panic!("no {of} {check} in {findings:#?}"))
+}
+
 /// The status of one check.
 pub(crate) fn status(findings: &[Finding], of: &str, check: &str) -> Status {
-    let found = findings.iter().find(|it| (it.of, it.check) == (of, check));
-    found.unwrap_or_else(|| panic!("no {of} {check} in {findings:#?}")).status
+    found(findings, of, check).status
+}
+
+/// What one check has seen.
+pub(crate) fn seen<'a>(findings: &'a [Finding], of: &str, check: &str) -> &'a str {
+    &found(findings, of, check).seen
 }
 
 /// Of the findings those that ask for something: `(of, check, status)`.
