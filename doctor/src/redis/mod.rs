@@ -82,7 +82,7 @@ impl Server {
 
     /// Whether this user may read a key of this name. (If it is not known, yes.)
     pub(crate) async fn may_read(&self, name: &str) -> bool {
-        !matches!(self.command(&["GET", name]).await, Err(Failure::Refused(_)))
+        !matches!(self.command(&["GET", name]).await, Err(Failure::Refused(error)) if is_denied(&error))
     }
 
     /// Removes keys, whatever they hold, and what a cleared log leaves behind for a second.
@@ -145,9 +145,29 @@ async fn reach(server: &Server) -> (Finding, Finding) {
             let remedy = format!("Set {secret} to what the service's console shows.");
             (reachable, Finding::wrong(OF, CREDENTIALS, "the service does not accept them", remedy))
         }
-        // Another refusal is about the command, which not every user may send.
+        // Not every user may send this command.
+        Err(Failure::Refused(error)) if !is_denied(&error) => {
+            let (seen, remedy) = if error.contains("DB index") {
+                (
+                    "the server has no database of this number",
+                    format!("Correct the number at the end of {address}."),
+                )
+            } else {
+                let remedy =
+                    format!("Look at the service's status page, what is left of its plan, and {address}.");
+                ("the server refuses every command", remedy)
+            };
+            let reachable = Finding::wrong(OF, REACHABLE, seen, remedy);
+            let credentials = Finding::needs(OF, CREDENTIALS, &reachable);
+            (reachable, credentials)
+        }
         Ok(_) | Err(Failure::Refused(_)) => (reachable, Finding::ok(OF, CREDENTIALS, "accepted")),
     }
+}
+
+/// Whether a command is refused because this user may not send it, or not with these keys.
+fn is_denied(error: &str) -> bool {
+    error.contains("NOPERM")
 }
 
 fn is_about_credentials(error: &str) -> bool {

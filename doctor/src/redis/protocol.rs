@@ -51,7 +51,7 @@ impl Protocol {
 
 fn failure(error: &RedisError) -> Failure {
     match error.code() {
-        Some(_) => Failure::Refused(error.to_string()),
+        Some(code) => Failure::Refused(format!("{code} {}", error.detail().unwrap_or_default())),
         None if error.kind() == ErrorKind::AuthenticationFailed => Failure::Refused("WRONGPASS".to_owned()),
         None if error.is_timeout() => Failure::NoAnswer("no answer in time"),
         None if error.is_connection_refusal() => Failure::NoAnswer("nothing listens at this address"),

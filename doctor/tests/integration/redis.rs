@@ -148,6 +148,16 @@ async fn a_server_whose_memory_fills_up_says_so() {
 }
 
 #[tokio::test]
+async fn a_database_that_is_not_there_is_the_only_fault() {
+    let redis = Redis::start().await;
+    let url = format!("{}/99", redis.url());
+    let environment = Environment::on_redis(redis).with("REDIS_URL", url);
+    let (check, status, _, remedy) = only_fault(&examined_on(environment.variables()).await);
+    assert_eq!((check, status), ("reachable", Status::Wrong));
+    assert!(remedy.contains("number"), "{remedy}");
+}
+
+#[tokio::test]
 async fn a_replica_is_wrong() {
     let follow: &[&str] = &["REPLICAOF", "127.0.0.1", "1"];
     assert_eq!(faults_after(&[follow], "").await, only("redis", "role", Status::Wrong));
