@@ -29,8 +29,16 @@ const LATENCY_TIMEOUT: Duration = Duration::from_secs(8);
 const MIN_MEMORY_LEFT: u64 = 64 << 20;
 
 /// Checks without which those of the store's behaviour show nothing of their own.
-const BASIC: [&str; 7] =
-    [REACHABLE, CREDENTIALS, CLOCK, redis::CLUSTER, redis::ROLE, dynamodb::TABLE, dynamodb::KEYS];
+const BASIC: [&str; 8] = [
+    REACHABLE,
+    CREDENTIALS,
+    CLOCK,
+    redis::VERSION,
+    redis::CLUSTER,
+    redis::ROLE,
+    dynamodb::TABLE,
+    dynamodb::KEYS,
+];
 
 /// What is asked of a backend beside the calls of a [`Store`].
 pub(crate) enum Service {

@@ -36,7 +36,11 @@ pub(super) fn examine(of: &'static str, info: Option<&Info>, report: &mut Report
         None => Finding::skipped(of, check, "the server does not answer INFO to this user"),
     };
     let found = [
-        get("redis_version").map_or_else(|| untold(VERSION), |version| judge_version(of, version)),
+        match (get("redis_version"), get("upstash_version")) {
+            (_, Some(version)) if of == "redis" => upstash(of, version),
+            (Some(version), _) => judge_version(of, version),
+            (None, _) => untold(VERSION),
+        },
         get("cluster_enabled").map_or_else(|| untold(CLUSTER), |enabled| cluster(of, enabled)),
         get("role").map_or_else(|| untold(ROLE), |name| role(of, name)),
         get("maxmemory_policy")
@@ -52,6 +56,13 @@ fn judge_version(of: &'static str, version: &str) -> Finding {
         return Finding::wrong(of, VERSION, version, "Upgrade the server to Redis 7 or newer, or to Valkey.");
     }
     Finding::ok(of, VERSION, version)
+}
+
+/// Upstash answers to the Redis protocol, too, but not every command as Redis does.
+fn upstash(of: &'static str, version: &str) -> Finding {
+    let remedy = "Set STORE=upstash, and UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN to what Upstash's console \
+                  shows for this database.";
+    Finding::wrong(of, VERSION, format!("Upstash {version}, which is used over its REST API"), remedy)
 }
 
 fn cluster(of: &'static str, enabled: &str) -> Finding {

@@ -6,6 +6,7 @@ use onetap_doctor::{Options, Status};
 use onetap_servers::{Backend, Broken, Environment, Redis};
 use tokio::time::{sleep, timeout};
 
+use crate::support::tcp::lying_proxy;
 use crate::support::{examined, examined_on, faults, only_fault, seen, status, with_functions};
 
 /// Sends a command to a server without a password.
@@ -155,6 +156,35 @@ async fn a_database_that_is_not_there_is_the_only_fault() {
     let (check, status, _, remedy) = only_fault(&examined_on(environment.variables()).await);
     assert_eq!((check, status), ("reachable", Status::Wrong));
     assert!(remedy.contains("number"), "{remedy}");
+}
+
+/// What is found where the server says something else.
+async fn found_where(old: &'static str, new: &'static str) -> Vec<onetap_doctor::Finding> {
+    let redis = Redis::start().await;
+    let url = format!("redis://{}", lying_proxy(redis.addr(), old, new));
+    let environment = Environment::on_redis(redis).with("REDIS_URL", url);
+    examined_on(environment.variables()).await
+}
+
+#[tokio::test]
+async fn a_version_that_lacks_a_command_is_the_only_fault() {
+    let findings = found_where("redis_version:7", "redis_version:6").await;
+    assert_eq!(faults(&findings), [("redis", "version", Status::Wrong)]);
+    assert_eq!(seen(&findings, "store", "write"), "needs redis version");
+}
+
+#[tokio::test]
+async fn upstash_over_the_redis_protocol_is_wrong() {
+    let findings = found_where("redis_git_sha1:00000000", "upstash_version:1.0.000").await;
+    let (check, status, _, remedy) = only_fault(&findings);
+    assert_eq!((check, status), ("version", Status::Wrong));
+    assert!(remedy.contains("STORE=upstash"), "{remedy}");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_a_warning() {
+    let findings = found_where("*2\r\n$10\r\n1", "*2\r\n$10\r\n2").await;
+    assert_eq!(faults(&findings), [("store", "clock", Status::Warning)]);
 }
 
 #[tokio::test]
