@@ -15,7 +15,7 @@ use onetap_http::{Bytes, Client, Error};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::clock::skew_millis;
+use crate::clock::Skew;
 use crate::store::REQUEST_TIMEOUT;
 
 const MAX_REPLY_BYTES: usize = 20 << 20;
@@ -29,10 +29,10 @@ pub(super) enum Failure {
     Refused(String),
 }
 
-/// What came back, and by how much DynamoDB's clock is ahead, if it told.
+/// What came back, and by how much DynamoDB's clock is ahead, if the answer has a date.
 pub(super) struct Reply {
     pub(super) answer: Result<Value, Failure>,
-    pub(super) skew_millis: Option<i64>,
+    pub(super) skew: Option<Skew>,
 }
 
 /// An account, a region and a table in it.
@@ -77,18 +77,17 @@ impl Table {
     pub(super) async fn call_timed(&self, operation: &str, input: &Value) -> Reply {
         let Some(request) = self.request(operation, input) else {
             let answer = Err(Failure::NoAnswer("the request cannot be signed"));
-            return Reply { answer, skew_millis: None };
+            return Reply { answer, skew: None };
         };
         let sent = SystemTime::now();
         let answer = self.client.send(request, Instant::now() + REQUEST_TIMEOUT, MAX_REPLY_BYTES).await;
         let received = SystemTime::now();
         match answer {
             Ok(answer) => {
-                let skew_millis =
-                    date(&answer).map(|date| skew_millis(date, Duration::from_secs(1), sent, received));
-                Reply { answer: read(&answer), skew_millis }
+                let skew = date(&answer).map(|date| Skew::new(date, Duration::from_secs(1), sent, received));
+                Reply { answer: read(&answer), skew }
             }
-            Err(error) => Reply { answer: Err(failure(&error)), skew_millis: None },
+            Err(error) => Reply { answer: Err(failure(&error)), skew: None },
         }
     }
 

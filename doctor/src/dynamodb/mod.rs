@@ -15,7 +15,7 @@ pub(crate) use self::call::Table;
 pub use self::rights::{RIGHTS, Right};
 
 use self::call::{Failure, Reply};
-use crate::clock::{MAX_SKEW, describe};
+use crate::clock::{Skew, describe};
 use crate::store::{CLOCK, CREDENTIALS, OF as STORE, REACHABLE};
 use crate::{Finding, Report, limited};
 
@@ -37,6 +37,10 @@ const BAD_CREDENTIALS: [&str; 6] = [
     "MissingAuthenticationTokenException",
     "InvalidClientTokenId",
 ];
+
+/// Reads that tell the time, and the pause before each: together a bit more than a second.
+const CLOCK_READS: usize = 11;
+const CLOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time limit for trying the rights of a function.
 const RIGHTS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -67,9 +71,9 @@ pub(crate) async fn examine(table: &Table, functions: &[&'static str], report: &
     join_all(rights).await.into_iter().for_each(|finding| report.add(finding));
 }
 
-/// One read of an item that is not there tells whether DynamoDB answers, knows us, and what time it has.
+/// A read of an item that is not there tells whether DynamoDB answers, knows us, and what time it has.
 async fn reach(table: &Table, report: &mut Report) {
-    let Reply { answer, skew_millis } = table.read(&format!("test:{}", unique_token())).await;
+    let Reply { answer, skew } = table.read_nothing().await;
     if let Err(Failure::NoAnswer(why)) = answer {
         let remedy = "Check AWS_REGION and AWS_ENDPOINT_URL_DYNAMODB, and that this machine may connect.";
         let reachable = Finding::wrong(STORE, REACHABLE, why, remedy);
@@ -77,10 +81,14 @@ async fn reach(table: &Table, report: &mut Report) {
         report.skip(STORE, &[CREDENTIALS, CLOCK], &reachable);
         return;
     }
+    let skew = match skew {
+        Some(skew) => Some(narrowed(table, skew).await),
+        None => None,
+    };
     report.add(Finding::ok(STORE, REACHABLE, "dynamodb answers"));
-    let clock = clock(skew_millis);
+    let clock = clock(skew);
     let bad = matches!(&answer, Err(Failure::Refused(code)) if BAD_CREDENTIALS.contains(&&**code));
-    let too_old = skew_millis.is_some_and(|skew| skew.unsigned_abs() > MAX_SIGNATURE_AGE_MILLIS);
+    let too_old = skew.is_some_and(|skew| skew.certain_millis().unsigned_abs() > MAX_SIGNATURE_AGE_MILLIS);
     report.add(if bad && too_old {
         Finding::needs(STORE, CREDENTIALS, &clock)
     } else if bad {
@@ -93,12 +101,26 @@ async fn reach(table: &Table, report: &mut Report) {
     report.add(clock);
 }
 
+/// The date of an answer is cut to seconds: reads around the moment at which it changes tell the skew to a tenth of one. Ends
+/// as soon as the skew is certainly too large.
+async fn narrowed(table: &Table, first: Skew) -> Skew {
+    let mut skew = first;
+    for _ in 0..CLOCK_READS {
+        if skew.is_too_large() {
+            break;
+        }
+        sleep(CLOCK_PAUSE).await;
+        skew = table.read_nothing().await.skew.map_or(skew, |sample| skew.and(sample));
+    }
+    skew
+}
+
 /// The caller's clock judges what has expired: with skew two may hold one lease.
-fn clock(skew_millis: Option<i64>) -> Finding {
-    let Some(skew) = skew_millis else {
+fn clock(skew: Option<Skew>) -> Finding {
+    let Some(skew) = skew else {
         return Finding::skipped(STORE, CLOCK, "the answer has no date");
     };
-    if u128::from(skew.unsigned_abs()) <= MAX_SKEW.as_millis() {
+    if !skew.is_too_large() {
         return Finding::ok(STORE, CLOCK, describe(skew));
     }
     let remedy =
@@ -257,6 +279,10 @@ impl Table {
     /// Whether these credentials may read the item of this name.
     pub(crate) async fn may_read(&self, name: &str) -> bool {
         !matches!(self.read(name).await.answer, Err(Failure::Refused(code)) if code == DENIED)
+    }
+
+    async fn read_nothing(&self) -> Reply {
+        self.read(&format!("test:{}", unique_token())).await
     }
 
     async fn read(&self, name: &str) -> Reply {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use self::info::Info;
 use self::protocol::Protocol;
 use self::rest::Rest;
-use crate::clock::{MAX_SKEW, describe, skew_millis};
+use crate::clock::{Skew, describe};
 use crate::store::{CLOCK, CREDENTIALS, OF, REACHABLE, REQUEST_TIMEOUT};
 use crate::{Finding, Report};
 
@@ -192,8 +192,8 @@ async fn clock(server: &Server) -> Finding {
     let Some(time) = time else {
         return Finding::skipped(OF, CLOCK, "the server does not tell its time");
     };
-    let skew = skew_millis(time, Duration::from_millis(1), sent, received);
-    if u128::from(skew.unsigned_abs()) <= MAX_SKEW.as_millis() {
+    let skew = Skew::new(time, Duration::from_millis(1), sent, received);
+    if !skew.is_too_large() {
         return Finding::ok(OF, CLOCK, describe(skew));
     }
     let remedy = "Synchronise this machine's clock by NTP; the store itself uses the server's clock only.";

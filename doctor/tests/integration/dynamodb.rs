@@ -1,5 +1,9 @@
 //! DynamoDB, well and with each fault.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_smithy_types::DateTime;
+use aws_smithy_types::date_time::Format;
 use http::{Request, Response, StatusCode, header};
 use onetap_doctor::{Finding, Status};
 use onetap_http::Bytes;
@@ -178,6 +182,36 @@ async fn a_clock_that_is_off_is_wrong_and_not_the_credentials_whose_signature_it
             (operation == "GetItem").then_some(answer)
         });
         assert_eq!(faults(&findings.await), [("store", "clock", Status::Wrong)]);
+    }
+}
+
+/// What is found where DynamoDB's clock is this far ahead.
+async fn found_with_skew(millis: i64) -> Vec<Finding> {
+    let environment = dynamodb().await;
+    let findings = found_with(&environment, move |operation, input| {
+        let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+        let date = DateTime::from_secs((now + millis).div_euclid(1000)).fmt(Format::HttpDate).unwrap();
+        let mut answer = answer(200, &json!({}));
+        answer.headers_mut().insert(header::DATE, date.parse().unwrap());
+        // The names of promises have a second part.
+        let name = input["Key"]["pk"]["S"].as_str().and_then(|pk| pk.strip_prefix("test:"));
+        (operation == "GetItem" && name.is_some_and(|name| !name.contains(':'))).then_some(answer)
+    });
+    findings.await
+}
+
+#[tokio::test]
+async fn a_skew_of_more_than_a_second_is_always_found() {
+    for round in 0..4 {
+        // At any time of a second, to which the date is cut.
+        tokio::time::sleep(Duration::from_millis(230 * round)).await;
+        for skew in [1_500, -1_500] {
+            let findings = found_with_skew(skew).await;
+            assert_eq!(faults(&findings), [("store", "clock", Status::Wrong)], "{skew} ms");
+        }
+    }
+    for skew in [500, -500] {
+        assert_eq!(faults(&found_with_skew(skew).await), [], "{skew} ms");
     }
 }
 
