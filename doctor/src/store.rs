@@ -29,7 +29,7 @@ const LATENCY_TIMEOUT: Duration = Duration::from_secs(8);
 const MIN_MEMORY_LEFT: u64 = 64 << 20;
 
 /// Checks without which those of the store's behaviour show nothing of their own.
-const BASIC: [&str; 8] = [
+const BASIC: [&str; 9] = [
     REACHABLE,
     CREDENTIALS,
     CLOCK,
@@ -38,6 +38,7 @@ const BASIC: [&str; 8] = [
     redis::ROLE,
     dynamodb::TABLE,
     dynamodb::KEYS,
+    dynamodb::RIGHTS_CHECK,
 ];
 
 /// What is asked of a backend beside the calls of a [`Store`].
@@ -54,6 +55,16 @@ impl Service {
         match self {
             Service::Redis(server) => server.may_read(name).await,
             Service::DynamoDb(table) => table.may_read(name).await,
+        }
+    }
+
+    /// What to do where these credentials may not write.
+    fn rights_remedy(&self) -> &'static str {
+        match self {
+            Service::Redis(server) => server.rights_remedy(),
+            Service::DynamoDb(_) => {
+                "Use credentials that may also write to the table (dynamodb:PutItem, dynamodb:DeleteItem)."
+            }
         }
     }
 
@@ -183,8 +194,7 @@ async fn write(store: &dyn Store, service: &Service) -> Finding {
                 return Finding::skipped(OF, WRITE, why);
             }
             Err(error @ Error::Rejected { .. }) => {
-                let remedy = "Use credentials that may read and write (at Upstash, not the read-only token).";
-                return Finding::wrong(OF, WRITE, error.to_string(), remedy);
+                return Finding::wrong(OF, WRITE, error.to_string(), service.rights_remedy());
             }
             Err(error) => {
                 let remedy = "Look at the service's status page, its memory, and what is left of its plan.";

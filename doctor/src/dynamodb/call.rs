@@ -15,6 +15,7 @@ use onetap_http::{Bytes, Client, Error};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::rights::IDEM_PREFIX;
 use crate::clock::Skew;
 use crate::store::REQUEST_TIMEOUT;
 
@@ -63,7 +64,7 @@ impl Table {
         Ok(Table {
             client: Client::new(),
             name: variables.required("DYNAMODB_TABLE")?,
-            idem_prefix: variables.optional("IDEM_PREFIX")?.unwrap_or_else(|| "idem:".to_owned()),
+            idem_prefix: variables.optional("IDEM_PREFIX")?.unwrap_or_else(|| IDEM_PREFIX.to_owned()),
             url: endpoint.unwrap_or_else(|| format!("https://dynamodb.{region}.{domain}")),
             region,
             identity: credentials.into(),

@@ -9,15 +9,17 @@ use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use onetap_store::lease::unique_token;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 pub(crate) use self::call::Table;
+pub(crate) use self::rights::CHECK as RIGHTS_CHECK;
 pub use self::rights::{RIGHTS, Right};
 
 use self::call::{Failure, Reply};
+use self::rights::Tried;
 use crate::clock::{Skew, describe};
 use crate::store::{CLOCK, CREDENTIALS, OF as STORE, REACHABLE};
-use crate::{Finding, Report, limited};
+use crate::{Finding, Report};
 
 const OF: &str = "dynamodb";
 pub(crate) const TABLE: &str = "table";
@@ -57,18 +59,29 @@ const INVALID: &str = "ValidationException";
 
 pub(crate) async fn examine(table: &Table, functions: &[&'static str], report: &mut Report) {
     reach(table, report).await;
-    match report.first_wrong(&[REACHABLE, CREDENTIALS, CLOCK]).cloned() {
-        Some(needed) => report.skip(OF, &[TABLE, KEYS, TTL, RECOVERY], &needed),
-        None => settings(table, functions, report).await,
+    if let Some(needed) = report.first_wrong(&[REACHABLE, CREDENTIALS, CLOCK]).cloned() {
+        report.skip(OF, &[TABLE, KEYS, TTL, RECOVERY], &needed);
+        functions.iter().for_each(|function| report.skip(function, &[rights::CHECK], &needed));
+        return;
     }
-    let needed = report.first_wrong(&[REACHABLE, CREDENTIALS, CLOCK, TABLE, KEYS]).cloned();
-    let rights = functions.iter().map(|function| async {
-        match &needed {
-            Some(needed) => Finding::needs(function, rights::CHECK, needed),
-            None => limited(function, rights::CHECK, RIGHTS_TIMEOUT, rights::examine(table, function)).await,
-        }
+    let tries = functions.iter().map(|function| async {
+        timeout(RIGHTS_TIMEOUT, Tried::new(table, function)).await.map_err(|_| *function)
     });
-    join_all(rights).await.into_iter().for_each(|finding| report.add(finding));
+    let tried = join_all(tries).await;
+    settings(table, tried.iter().flatten(), report).await;
+    let needed = report.first_wrong(&[TABLE, KEYS]).cloned();
+    for tried in tried {
+        report.add(match (&needed, tried) {
+            (Some(needed), Ok(Tried { function, .. }) | Err(function)) => {
+                Finding::needs(function, rights::CHECK, needed)
+            }
+            (None, Ok(tried)) => tried.finding(table),
+            (None, Err(function)) => {
+                let why = format!("DynamoDB did not answer all operations in {} s", RIGHTS_TIMEOUT.as_secs());
+                Finding::skipped(function, rights::CHECK, why)
+            }
+        });
+    }
 }
 
 /// A read of an item that is not there tells whether DynamoDB answers, knows us, and what time it has.
@@ -128,8 +141,19 @@ fn clock(skew: Option<Skew>) -> Finding {
     Finding::wrong(STORE, CLOCK, describe(skew), remedy)
 }
 
-async fn settings(table: &Table, functions: &[&'static str], report: &mut Report) {
-    let (described, ttl, recovery) = tokio::join!(look_at(table, functions), ttl(table), recovery(table));
+/// The table and its settings. A function's role may not look at them: then what its own operations were told.
+async fn settings(table: &Table, tried: impl Iterator<Item = &Tried> + Clone, report: &mut Report) {
+    let describe = json!({ "TableName": table.name });
+    let (described, ttl, recovery) =
+        tokio::join!(table.call("DescribeTable", &describe), ttl(table), recovery(table));
+    let is_told = |code: &str| tried.clone().any(|tried| tried.is_refused(code));
+    let described = match described {
+        Err(Failure::Refused(code)) if code == DENIED => {
+            let told = [NO_TABLE, INVALID].into_iter().find(|code| is_told(code));
+            Err(Failure::Refused(told.map_or(code, str::to_owned)))
+        }
+        other => other,
+    };
     match described {
         Ok(answer) => {
             let table = &answer["Table"];
@@ -146,11 +170,15 @@ async fn settings(table: &Table, functions: &[&'static str], report: &mut Report
         }
         Err(Failure::Refused(code)) if code == NO_TABLE => {
             let seen = "there is no table of this name in this account and region";
-            let remedy = "Check DYNAMODB_TABLE, AWS_REGION and the account of the credentials.";
-            let wrong = Finding::wrong(OF, TABLE, seen, remedy);
-            report.add(wrong.clone());
-            report.skip(OF, &[KEYS, TTL, RECOVERY], &wrong);
-            return;
+            return no_table(seen, report);
+        }
+        // AWS judges rights before it looks for the table: a policy for another table denies everything.
+        Err(Failure::Refused(code))
+            if code == DENIED
+                && tried.clone().next().is_some()
+                && tried.clone().all(Tried::is_all_denied) =>
+        {
+            return no_table("these credentials may do nothing with this table", report);
         }
         Err(Failure::Refused(code)) if code == INVALID => {
             report.add(not_seen(TABLE, "DescribeTable", &Failure::Refused(DENIED.to_owned())));
@@ -164,19 +192,12 @@ async fn settings(table: &Table, functions: &[&'static str], report: &mut Report
     report.add(recovery);
 }
 
-/// The table. A function's role may not look at it: then what one of the function's own operations is told, if that is about
-/// the table.
-async fn look_at(table: &Table, functions: &[&'static str]) -> Result<Value, Failure> {
-    let described = table.call("DescribeTable", &json!({ "TableName": table.name })).await;
-    match &described {
-        Err(Failure::Refused(code)) if code == DENIED => match rights::probe(table, functions).await {
-            Err(Failure::Refused(code)) if [NO_TABLE, INVALID].contains(&&*code) => {
-                Err(Failure::Refused(code))
-            }
-            _ => described,
-        },
-        _ => described,
-    }
+fn no_table(seen: &str, report: &mut Report) {
+    let remedy =
+        "Check DYNAMODB_TABLE, AWS_REGION, the account of the credentials, and the table in their policy.";
+    let wrong = Finding::wrong(OF, TABLE, seen, remedy);
+    report.add(wrong.clone());
+    report.skip(OF, &[KEYS, TTL, RECOVERY], &wrong);
 }
 
 fn keys(table: &Value) -> Finding {

@@ -7,13 +7,16 @@ use futures_util::stream::{self, StreamExt};
 use onetap_store::lease::unique_token;
 use serde_json::{Value, json};
 
+use super::DENIED;
 use super::call::{Failure, Table};
-use super::{DENIED, OF};
 use crate::Finding;
 
 pub(crate) const CHECK: &str = "rights";
 
 const AT_ONCE: usize = 8;
+
+/// How the names of claims begin where IDEM_PREFIX is not set.
+pub(super) const IDEM_PREFIX: &str = "idem:";
 
 /// Actions on the items whose partition keys are like one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,67 +71,76 @@ const CONDITION_FAILED: [&str; 2] = ["ConditionalCheckFailedException", "Transac
 enum Verdict {
     Allowed,
     Denied(String),
-    Unknown,
+    /// Refused for another reason, or not answered.
+    Unknown(Failure),
 }
 
-pub(super) async fn examine(table: &Table, function: &'static str) -> Finding {
-    let rights = RIGHTS.iter().find(|(name, _)| *name == function).map_or(&[][..], |(_, rights)| rights);
-    let tries = rights.iter().flat_map(|right| {
-        right.actions.iter().flat_map(|action| right.keys.iter().map(move |pattern| (*action, *pattern)))
-    });
-    let verdicts: Vec<Verdict> = stream::iter(tries)
-        .map(|(action, pattern)| attempt(table, action, pattern))
-        .buffered(AT_ONCE)
-        .collect()
-        .await;
-    let denied: Vec<&str> = verdicts
-        .iter()
-        .filter_map(|verdict| match verdict {
-            Verdict::Denied(what) => Some(what.as_str()),
-            Verdict::Allowed | Verdict::Unknown => None,
-        })
-        .collect();
-    let allowed = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Allowed)).count();
-    if !denied.is_empty() {
-        let remedy = format!(
-            "Allow it as the policy of this function in template.yaml does, on the table {}.",
-            table.name
-        );
-        return Finding::wrong(function, CHECK, format!("denied: {}", denied.join(", ")), remedy);
-    }
-    if allowed < verdicts.len() {
-        return Finding::skipped(
-            function,
-            CHECK,
-            format!("{OF} answers only {allowed} of {} operations", verdicts.len()),
-        );
-    }
-    Finding::ok(function, CHECK, format!("all {allowed} operations are allowed to these credentials"))
+/// The operations of a function's role, each tried once.
+pub(super) struct Tried {
+    pub(super) function: &'static str,
+    verdicts: Vec<Verdict>,
 }
 
-/// What the first operation of the first of these functions is told.
-pub(super) async fn probe(table: &Table, functions: &[&'static str]) -> Result<Value, Failure> {
-    let right =
-        RIGHTS.iter().filter(|(name, _)| functions.contains(name)).find_map(|(_, rights)| rights.first());
-    match right {
-        Some(Right { actions: [action, ..], keys: [pattern, ..] }) => send(table, action, pattern).await,
-        _ => Err(Failure::NoAnswer("no function is used")),
+impl Tried {
+    pub(super) async fn new(table: &Table, function: &'static str) -> Tried {
+        let rights = RIGHTS.iter().find(|(name, _)| *name == function).map_or(&[][..], |(_, rights)| rights);
+        let tries = rights.iter().flat_map(|right| {
+            right.actions.iter().flat_map(|action| right.keys.iter().map(move |pattern| (*action, *pattern)))
+        });
+        let attempts = stream::iter(tries).map(|(action, pattern)| attempt(table, action, pattern));
+        Tried { function, verdicts: attempts.buffered(AT_ONCE).collect().await }
     }
-}
 
-async fn send(table: &Table, action: &str, pattern: &str) -> Result<Value, Failure> {
-    // The name of the claims is a setting.
-    let pattern = pattern.replace("idem:", &table.idem_prefix);
-    let (operation, input) = harmless(&table.name, action, &pattern);
-    table.call(operation, &input).await
+    /// Whether not one operation is allowed.
+    pub(super) fn is_all_denied(&self) -> bool {
+        self.verdicts.iter().all(|verdict| matches!(verdict, Verdict::Denied(_)))
+    }
+
+    /// Whether an operation was refused with this code.
+    pub(super) fn is_refused(&self, code: &str) -> bool {
+        let refused =
+            |verdict: &Verdict| matches!(verdict, Verdict::Unknown(Failure::Refused(it)) if it == code);
+        self.verdicts.iter().any(refused)
+    }
+
+    pub(super) fn finding(&self, table: &Table) -> Finding {
+        let (function, all) = (self.function, self.verdicts.len());
+        let denied: Vec<&str> = self
+            .verdicts
+            .iter()
+            .filter_map(|verdict| match verdict {
+                Verdict::Denied(what) => Some(what.as_str()),
+                Verdict::Allowed | Verdict::Unknown(_) => None,
+            })
+            .collect();
+        if !denied.is_empty() {
+            let mut remedy = format!(
+                "Allow it as the policy of this function in template.yaml does, on the table {}.",
+                table.name
+            );
+            if table.idem_prefix != IDEM_PREFIX {
+                remedy +=
+                    " IDEM_PREFIX is set: the pattern `idem:*` of that policy has to be changed with it.";
+            }
+            return Finding::wrong(function, CHECK, format!("denied: {}", denied.join(", ")), remedy);
+        }
+        let allowed = self.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Allowed)).count();
+        if allowed < all {
+            return Finding::skipped(function, CHECK, format!("{allowed} of {all} operations were answered"));
+        }
+        Finding::ok(function, CHECK, format!("all {all} operations are allowed to these credentials"))
+    }
 }
 
 async fn attempt(table: &Table, action: &str, pattern: &str) -> Verdict {
-    match send(table, action, pattern).await {
+    // The name of the claims is a setting.
+    let pattern = pattern.replace(IDEM_PREFIX, &table.idem_prefix);
+    let (operation, input) = harmless(&table.name, action, &pattern);
+    match table.call(operation, &input).await {
         Err(Failure::Refused(code)) if code == DENIED => Verdict::Denied(format!("{action} of {pattern}")),
         Ok(_) => Verdict::Allowed,
         Err(Failure::Refused(code)) if CONDITION_FAILED.contains(&&*code) => Verdict::Allowed,
-        Err(_) => Verdict::Unknown,
+        Err(failure) => Verdict::Unknown(failure),
     }
 }
 

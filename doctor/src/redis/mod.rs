@@ -68,6 +68,16 @@ impl Server {
         timeout(REQUEST_TIMEOUT, reply).await.unwrap_or(Err(late))
     }
 
+    /// What to do where this user may not write.
+    pub(crate) fn rights_remedy(&self) -> &'static str {
+        match self {
+            Server::Upstash(_) => "Use the token that may also write, not the read-only one.",
+            Server::Redis(_) => {
+                "Let the user read, write and run scripts: `+@read +@write +eval +evalsha` on `~*` in ACL SETUSER."
+            }
+        }
+    }
+
     async fn info(&self) -> Option<Info> {
         match self.command(&["INFO"]).await {
             Ok(Value::String(text)) => Some(Info::new(text)),

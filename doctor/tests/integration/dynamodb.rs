@@ -12,7 +12,7 @@ use onetap_servers::environment::Variable;
 use onetap_servers::{Backend, Environment, Proxy};
 use serde_json::{Value, json};
 
-use crate::support::{examined_on, faults, status, with_functions};
+use crate::support::{examined_on, faults, only_fault, seen, status, with_functions};
 
 const ENDPOINT: &str = "AWS_ENDPOINT_URL_DYNAMODB";
 const TABLE: &str = "DYNAMODB_TABLE";
@@ -216,6 +216,46 @@ async fn a_skew_of_more_than_a_second_is_always_found() {
 }
 
 #[tokio::test]
+async fn credentials_that_may_do_nothing_with_the_table_are_one_fault() {
+    let findings = found_with(&dynamodb().await, |_, _| Some(error("AccessDeniedException"))).await;
+    let (check, status, seen, remedy) = only_fault(&findings);
+    assert_eq!((check, status), ("table", Status::Wrong));
+    assert!(seen.contains("may do nothing"), "{seen}");
+    for name in ["DYNAMODB_TABLE", "AWS_REGION", "policy"] {
+        assert!(remedy.contains(name), "{remedy}");
+    }
+}
+
+/// Whether an operation of this name writes.
+fn writes(operation: &str) -> bool {
+    ["PutItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"].contains(&operation)
+}
+
+#[tokio::test]
+async fn credentials_that_may_only_read_are_found_by_the_rights() {
+    let deny = |operation: &str, _: &Value| writes(operation).then(|| error("AccessDeniedException"));
+    let findings = found_with(&dynamodb().await, deny).await;
+    assert!(faults(&findings).iter().all(|(_, check, _)| *check == "rights"), "{findings:#?}");
+    assert_eq!(seen(&findings, "store", "write"), "needs webhook rights");
+    // No function is used: nothing but the write itself shows it.
+    let environment = Environment::start(Backend::DynamoDb).await;
+    let environment =
+        environment.with("AWS_ACCESS_KEY_ID", "s3cretid").with("AWS_SECRET_ACCESS_KEY", "s3cretkey");
+    let (check, _, _, remedy) = only_fault(
+        &found_with(&environment, move |operation, input| {
+            if operation == "DescribeTimeToLive" {
+                let ttl = json!({ "TimeToLiveStatus": "ENABLED", "AttributeName": "ttl" });
+                return Some(answer(200, &json!({ "TimeToLiveDescription": ttl })));
+            }
+            deny(operation, input)
+        })
+        .await,
+    );
+    assert_eq!(check, "write");
+    assert!(remedy.contains("dynamodb:PutItem"), "{remedy}");
+}
+
+#[tokio::test]
 async fn a_right_that_a_function_lacks_is_named() {
     let environment = dynamodb().await;
     let findings = found_with(&environment, |operation, input| {
@@ -273,4 +313,7 @@ async fn rights_are_tried_under_the_configured_prefix() {
     let findings = findings.await;
     let wrong: Vec<_> = faults(&findings).into_iter().map(|(of, check, _)| (of, check)).collect();
     assert_eq!(wrong, [("webhook", "rights"), ("edit-last-transaction", "rights")]);
+    assert_eq!(seen(&findings, "webhook", "rights"), "denied: PutItem of bot:*");
+    let remedy = findings.iter().find_map(|finding| finding.remedy.as_deref()).unwrap();
+    assert!(remedy.contains("`idem:*`") && remedy.contains("IDEM_PREFIX"), "{remedy}");
 }
