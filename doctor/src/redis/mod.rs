@@ -29,6 +29,8 @@ pub(crate) const KEY_LOCKING: &str = "key-locking";
 pub(crate) enum Failure {
     /// There is no answer, or none of a Redis server: in our words.
     NoAnswer(&'static str),
+    /// The service answers that it cannot: in our words.
+    Unavailable(&'static str),
     /// The server's error. It may quote what was sent, so that it is looked at and never shown.
     Refused(String),
 }
@@ -102,7 +104,7 @@ impl Server {
         for names in all.chunks(100) {
             let command: Vec<&str> = ["DEL"].into_iter().chain(names.iter().map(String::as_str)).collect();
             self.command(&command).await.map_err(|failure| match failure {
-                Failure::NoAnswer(why) => why.to_owned(),
+                Failure::NoAnswer(why) | Failure::Unavailable(why) => why.to_owned(),
                 Failure::Refused(_) => "the server refuses DEL".to_owned(),
             })?;
         }
@@ -140,39 +142,39 @@ pub(crate) async fn scripts(server: &Server, needed: Option<&Finding>, report: &
 async fn reach(server: &Server) -> (Finding, Finding) {
     let of = server.name();
     let (address, secret) = match server {
-        Server::Upstash(_) => ("UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN"),
+        Server::Upstash(rest) => (rest.url_name, rest.token_name),
         Server::Redis(_) => ("REDIS_URL", "the password in REDIS_URL"),
     };
     let reachable = Finding::ok(OF, REACHABLE, format!("{of} answers"));
     match server.command(&["PING"]).await {
         Err(Failure::NoAnswer(why)) => {
-            let remedy = format!("Check {address}, and that this machine may connect to it.");
-            let reachable = Finding::wrong(OF, REACHABLE, why, remedy);
-            let credentials = Finding::needs(OF, CREDENTIALS, &reachable);
-            (reachable, credentials)
+            unreachable(why, format!("Check {address}, and that this machine may connect to it."))
         }
+        Err(Failure::Unavailable(why)) => unreachable(
+            why,
+            "Look at the service's status page and what is left of its plan, and run this again.".to_owned(),
+        ),
         Err(Failure::Refused(error)) if is_about_credentials(&error) => {
             let remedy = format!("Set {secret} to what the service's console shows.");
             (reachable, Finding::wrong(OF, CREDENTIALS, "the service does not accept them", remedy))
         }
+        Err(Failure::Refused(error)) if error.contains("DB index") => unreachable(
+            "the server has no database of this number",
+            format!("Correct the number at the end of {address}."),
+        ),
         // Not every user may send this command.
-        Err(Failure::Refused(error)) if !is_denied(&error) => {
-            let (seen, remedy) = if error.contains("DB index") {
-                (
-                    "the server has no database of this number",
-                    format!("Correct the number at the end of {address}."),
-                )
-            } else {
-                let remedy =
-                    format!("Look at the service's status page, what is left of its plan, and {address}.");
-                ("the server refuses every command", remedy)
-            };
-            let reachable = Finding::wrong(OF, REACHABLE, seen, remedy);
-            let credentials = Finding::needs(OF, CREDENTIALS, &reachable);
-            (reachable, credentials)
-        }
+        Err(Failure::Refused(error)) if !is_denied(&error) => unreachable(
+            "the server refuses every command",
+            format!("Look at the service's status page, what is left of its plan, and {address}."),
+        ),
         Ok(_) | Err(Failure::Refused(_)) => (reachable, Finding::ok(OF, CREDENTIALS, "accepted")),
     }
+}
+
+fn unreachable(why: &str, remedy: String) -> (Finding, Finding) {
+    let reachable = Finding::wrong(OF, REACHABLE, why, remedy);
+    let credentials = Finding::needs(OF, CREDENTIALS, &reachable);
+    (reachable, credentials)
 }
 
 /// Whether a command is refused because this user may not send it, or not with these keys.
@@ -217,7 +219,7 @@ async fn publish(server: &Server) -> Finding {
     let channel = format!("test:{}", unique_token());
     match server.command(&["EVAL", SCRIPT, "0", &channel]).await {
         Ok(_) => Finding::ok(of, PUBLISH, "a script may publish"),
-        Err(Failure::NoAnswer(why)) => unanswered(of, PUBLISH, why),
+        Err(Failure::NoAnswer(why) | Failure::Unavailable(why)) => unanswered(of, PUBLISH, why),
         Err(Failure::Refused(_)) => match server.command(&["PUBLISH", &channel, ""]).await {
             Ok(_) => {
                 let seen = "a script may not publish, a command may: each event costs a second request";
@@ -228,7 +230,7 @@ async fn publish(server: &Server) -> Finding {
                     "Allow PUBLISH in scripts, if the service has a setting for it.",
                 )
             }
-            Err(Failure::NoAnswer(why)) => unanswered(of, PUBLISH, why),
+            Err(Failure::NoAnswer(why) | Failure::Unavailable(why)) => unanswered(of, PUBLISH, why),
             // The user may be limited to the channels that the functions use.
             Err(Failure::Refused(error)) if error.contains("channel") => Finding::warning(
                 of,
@@ -260,15 +262,18 @@ async fn key_locking(server: &Server) -> Finding {
         (Ok(_), Server::Redis(_)) => {
             Finding::ok(of, KEY_LOCKING, "understood, and not used on this protocol")
         }
-        (Err(Failure::NoAnswer(why)), _) => unanswered(of, KEY_LOCKING, why),
+        (Err(Failure::NoAnswer(why) | Failure::Unavailable(why)), _) => unanswered(of, KEY_LOCKING, why),
         (Err(Failure::Refused(_)), Server::Redis(_)) => {
             Finding::ok(of, KEY_LOCKING, "not understood, and not needed: this protocol does not use it")
         }
-        (Err(Failure::Refused(_)), Server::Upstash(_)) => Finding::warning(
+        (Err(Failure::Refused(_)), Server::Upstash(rest)) => Finding::warning(
             of,
             KEY_LOCKING,
             "not understood: a script locks the whole database, so that batches wait for each other",
-            "Check that UPSTASH_REDIS_REST_URL is Upstash's own address and not that of a proxy before Redis.",
+            format!(
+                "Check that {} is Upstash's own address and not that of a proxy before Redis.",
+                rest.url_name
+            ),
         ),
     }
 }

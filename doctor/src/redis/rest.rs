@@ -14,6 +14,9 @@ const MAX_REPLY_BYTES: usize = 1 << 20;
 
 pub(crate) struct Rest {
     client: Client,
+    /// The variables that are set: Upstash's or Vercel's.
+    pub(super) url_name: &'static str,
+    pub(super) token_name: &'static str,
     url: String,
     token: Secret,
 }
@@ -21,12 +24,14 @@ pub(crate) struct Rest {
 impl Rest {
     /// Reads the variables of Upstash or of Vercel KV, as the store does.
     pub(super) fn new(variables: &Variables<'_>) -> Result<Rest, ConfigError> {
-        let url = variables.name_in_use("UPSTASH_REDIS_REST_URL", &["KV_REST_API_URL"])?;
-        let token = variables.name_in_use("UPSTASH_REDIS_REST_TOKEN", &["KV_REST_API_TOKEN"])?;
+        let url_name = variables.name_in_use("UPSTASH_REDIS_REST_URL", &["KV_REST_API_URL"])?;
+        let token_name = variables.name_in_use("UPSTASH_REDIS_REST_TOKEN", &["KV_REST_API_TOKEN"])?;
         Ok(Rest {
             client: Client::new(),
-            url: variables.base_url(url)?.ok_or_else(|| ConfigError::not_set(url))?,
-            token: Secret::new(variables.required(token)?),
+            url_name,
+            token_name,
+            url: variables.base_url(url_name)?.ok_or_else(|| ConfigError::not_set(url_name))?,
+            token: Secret::new(variables.required(token_name)?),
         })
     }
 
@@ -46,9 +51,9 @@ impl Rest {
                 Err(Failure::Refused(error.to_owned()))
             }
             (StatusCode::UNAUTHORIZED, _) => Err(Failure::Refused("WRONGPASS".to_owned())),
-            (StatusCode::TOO_MANY_REQUESTS, _) => Err(Failure::NoAnswer("429: too many requests")),
+            (StatusCode::TOO_MANY_REQUESTS, _) => Err(Failure::Unavailable("429: too many requests")),
             (status, _) if status.is_server_error() => {
-                Err(Failure::NoAnswer("the service answers with an error of its own (5xx)"))
+                Err(Failure::Unavailable("the service answers with an error of its own (5xx)"))
             }
             _ => Err(Failure::NoAnswer("what answers there is not Upstash")),
         }

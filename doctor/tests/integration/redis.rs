@@ -229,6 +229,16 @@ async fn a_user_that_may_only_read_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_user_that_may_not_run_scripts_is_told_so() {
+    let redis = Redis::start().await;
+    command(&redis, &["ACL", "SETUSER", "default", "-eval", "-evalsha"]).await;
+    let environment = Environment::on_redis(redis);
+    let (check, status, _, remedy) = only_fault(&examined_on(environment.variables()).await);
+    assert_eq!((check, status), ("write", Status::Wrong));
+    assert!(remedy.contains("+eval +evalsha"), "{remedy}");
+}
+
+#[tokio::test]
 async fn a_user_that_may_use_only_the_functions_keys_is_not_wrong() {
     let rights = ["~idem:*", "~processing:*", "~user:*", "~weather:*", "&*", "+@all"];
     assert_eq!(faults_of_user(&rights).await, []);

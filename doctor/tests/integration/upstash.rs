@@ -1,5 +1,6 @@
 //! The Upstash gateway, well and with each fault.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
@@ -9,7 +10,7 @@ use onetap_servers::environment::Variable;
 use onetap_servers::{Backend, Broken, Environment, Fault, Proxy};
 use serde_json::Value;
 
-use crate::support::{examined_on, faults, only_fault, status, with_functions};
+use crate::support::{self, examined_on, faults, only_fault, status, with_functions};
 
 const URL: &str = "UPSTASH_REDIS_REST_URL";
 const TOKEN: &str = "UPSTASH_REDIS_REST_TOKEN";
@@ -66,7 +67,58 @@ async fn the_names_of_vercel_are_read_too() {
         ("KV_REST_API_URL", set(URL)),
         ("KV_REST_API_TOKEN", "another-t0ken".to_owned()),
     ];
-    assert_eq!(faults(&examined_on(&variables).await), [("store", "credentials", Status::Wrong)]);
+    let (check, status, _, remedy) = only_fault(&examined_on(&variables).await);
+    assert_eq!((check, status), ("credentials", Status::Wrong));
+    assert!(remedy.contains("KV_REST_API_TOKEN"), "{remedy}");
+}
+
+#[tokio::test]
+async fn a_service_that_is_busy_or_fails_is_not_a_wrong_address() {
+    for (code, word) in [(429, "plan"), (503, "status page")] {
+        let broken = Broken::start(Fault::Status(code, r#"{"error":"no"}"#.to_owned())).await;
+        let variables =
+            [("STORE", "upstash".to_owned()), (URL, broken.url()), (TOKEN, "s3cret-t0ken".to_owned())];
+        let (check, status, _, remedy) = only_fault(&examined_on(&variables).await);
+        assert_eq!((check, status), ("reachable", Status::Wrong));
+        assert!(remedy.contains(word) && !remedy.contains(URL), "{remedy}");
+    }
+}
+
+#[tokio::test]
+async fn eviction_is_a_warning() {
+    let environment = upstash().await;
+    let (proxy, variables) = behind_a_proxy(&environment).await;
+    proxy.intercept(|request| {
+        let info = r#"{"result":"maxmemory_policy:optimistic-volatile\r\n"}"#;
+        is_command(request, "INFO").then(|| Response::new(Bytes::from(info)))
+    });
+    let findings = examined_on(&variables).await;
+    let (check, status, seen, _) = only_fault(&findings);
+    assert_eq!((check, status), ("eviction", Status::Warning));
+    assert!(seen.starts_with("optimistic-volatile: "), "{seen}");
+    assert_eq!(support::seen(&findings, "store", "promises"), "needs upstash eviction");
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_removed_by_a_batch_is_removed() {
+    let mut environment = upstash().await;
+    let (proxy, variables) = behind_a_proxy(&environment).await;
+    // The batch that deletes is refused; the command that deletes is not.
+    let writes = AtomicUsize::new(0);
+    proxy.intercept(move |request| {
+        let body = String::from_utf8_lossy(request.body()).into_owned();
+        let again = body.contains("test:") && !body.contains("[\"GET\"") && !body.contains("[\"DEL\"");
+        (again && writes.fetch_add(1, Ordering::SeqCst) > 0).then(|| {
+            let mut answer = Response::new(Bytes::from(r#"{"error":"ERR no"}"#));
+            *answer.status_mut() = StatusCode::BAD_REQUEST;
+            answer
+        })
+    });
+    assert_eq!(faults(&examined_on(&variables).await), [("store", "write", Status::Wrong)]);
+    let client = redis::Client::open(environment.redis().unwrap().url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let left: i64 = redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap();
+    assert_eq!(left, 0);
 }
 
 #[tokio::test]
