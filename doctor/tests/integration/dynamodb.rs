@@ -18,14 +18,9 @@ const ENDPOINT: &str = "AWS_ENDPOINT_URL_DYNAMODB";
 const TABLE: &str = "DYNAMODB_TABLE";
 
 /// A table as the template makes it, as far as the server goes, for all four functions.
-async fn table(backend: Backend) -> Environment {
+pub(crate) async fn table(backend: Backend) -> Environment {
     let environment = Environment::start(backend).await;
-    let ttl = json!({
-        "TableName": environment.lookup(TABLE).unwrap(),
-        "TimeToLiveSpecification": { "AttributeName": "ttl", "Enabled": true },
-    });
-    let (status, answer) = call(&environment.lookup(ENDPOINT).unwrap(), "UpdateTimeToLive", &ttl).await;
-    assert_eq!(status, 200, "{answer}");
+    set_ttl(&environment.lookup(ENDPOINT).unwrap(), &environment.lookup(TABLE).unwrap(), "ttl").await;
     with_functions(environment)
         .with("AWS_ACCESS_KEY_ID", "s3cretid")
         .with("AWS_SECRET_ACCESS_KEY", "s3cretkey")
@@ -100,47 +95,85 @@ async fn an_endpoint_where_nobody_listens_is_unreachable() {
     assert_eq!(faults(&findings), [("store", "reachable", Status::Wrong)]);
 }
 
-#[tokio::test]
-async fn a_table_that_is_not_there_is_found() {
-    let environment = dynamodb().await.with(TABLE, "another");
+async fn a_table_that_is_not_there_is_found(backend: Backend) {
+    let environment = table(backend).await.with(TABLE, "another");
     let findings = examined_on(environment.variables()).await;
     assert_eq!(faults(&findings), [("dynamodb", "table", Status::Wrong)]);
 }
 
 #[tokio::test]
-async fn a_table_with_other_keys_is_found() {
-    let environment = dynamodb().await.with(TABLE, "others");
+async fn a_table_that_is_not_there_is_found_on_dynamodb() {
+    a_table_that_is_not_there_is_found(Backend::DynamoDb).await;
+}
+
+#[tokio::test]
+#[ignore = "needs DynamoDB Local"]
+async fn a_table_that_is_not_there_is_found_on_dynamodb_local() {
+    a_table_that_is_not_there_is_found(Backend::DynamoDbLocal).await;
+}
+
+async fn set_ttl(endpoint: &str, table: &str, attribute: &str) {
+    let ttl = json!({
+        "TableName": table,
+        "TimeToLiveSpecification": { "AttributeName": attribute, "Enabled": true },
+    });
+    let (status, answer) = call(endpoint, "UpdateTimeToLive", &ttl).await;
+    assert_eq!(status, 200, "{answer}");
+}
+
+async fn a_table_with_other_keys_is_found(backend: Backend) {
+    let environment = table(backend).await;
+    // DynamoDB Local is shared.
+    let name = format!("{}-others", environment.lookup(TABLE).unwrap());
+    let environment = environment.with(TABLE, &name);
     let endpoint = environment.lookup(ENDPOINT).unwrap();
     let other = json!({
-        "TableName": "others",
+        "TableName": name,
         "BillingMode": "PAY_PER_REQUEST",
         "AttributeDefinitions": [{ "AttributeName": "id", "AttributeType": "S" }],
         "KeySchema": [{ "AttributeName": "id", "KeyType": "HASH" }],
     });
     assert_eq!(call(&endpoint, "CreateTable", &other).await.0, 200);
-    let ttl = json!({
-        "TableName": "others",
-        "TimeToLiveSpecification": { "AttributeName": "ttl", "Enabled": true },
-    });
-    assert_eq!(call(&endpoint, "UpdateTimeToLive", &ttl).await.0, 200);
+    set_ttl(&endpoint, &name, "ttl").await;
     let findings = examined_on(environment.variables()).await;
     assert_eq!(faults(&findings), [("dynamodb", "keys", Status::Wrong)]);
 }
 
 #[tokio::test]
-async fn a_table_that_sweeps_nothing_is_wrong() {
-    let environment = dynamodb().await;
-    let ttl = [
-        json!({ "TimeToLiveStatus": "DISABLED" }),
-        json!({ "TimeToLiveStatus": "ENABLED", "AttributeName": "end" }),
-    ];
-    for described in ttl {
-        let findings = found_with(&environment, move |operation, _| {
-            (operation == "DescribeTimeToLive")
-                .then(|| answer(200, &json!({ "TimeToLiveDescription": described })))
-        });
-        assert_eq!(faults(&findings.await), [("dynamodb", "ttl", Status::Wrong)]);
+async fn a_table_with_other_keys_is_found_on_dynamodb() {
+    a_table_with_other_keys_is_found(Backend::DynamoDb).await;
+}
+
+#[tokio::test]
+#[ignore = "needs DynamoDB Local"]
+async fn a_table_with_other_keys_is_found_on_dynamodb_local() {
+    a_table_with_other_keys_is_found(Backend::DynamoDbLocal).await;
+}
+
+/// A table as it is created sweeps nothing, and one that is swept by another attribute does not either.
+async fn a_table_that_sweeps_nothing_is_found(backend: Backend) {
+    for attribute in [None, Some("end")] {
+        let environment = with_functions(Environment::start(backend).await)
+            .with("AWS_ACCESS_KEY_ID", "s3cretid")
+            .with("AWS_SECRET_ACCESS_KEY", "s3cretkey");
+        if let Some(attribute) = attribute {
+            let set = |name| environment.lookup(name).unwrap();
+            set_ttl(&set(ENDPOINT), &set(TABLE), attribute).await;
+        }
+        let findings = examined_on(environment.variables()).await;
+        assert_eq!(faults(&findings), [("dynamodb", "ttl", Status::Wrong)]);
     }
+}
+
+#[tokio::test]
+async fn a_table_that_sweeps_nothing_is_found_on_dynamodb() {
+    a_table_that_sweeps_nothing_is_found(Backend::DynamoDb).await;
+}
+
+#[tokio::test]
+#[ignore = "needs DynamoDB Local"]
+async fn a_table_that_sweeps_nothing_is_found_on_dynamodb_local() {
+    a_table_that_sweeps_nothing_is_found(Backend::DynamoDbLocal).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The program: its arguments, its output and its exit code.
 
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onetap_doctor::{Options, Status};
 use onetap_servers::environment::Variable;
@@ -9,6 +9,7 @@ use onetap_servers::{Backend, Environment};
 use serde_json::Value;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::dynamodb::table;
 use crate::redis::{command, promises_are_checked};
 use crate::support::tcp::slow_proxy;
 use crate::support::{examined, faults, with_functions};
@@ -114,4 +115,24 @@ async fn a_store_that_loses_what_it_took_is_wrong() {
     let promises = line(&shown, "store promises");
     assert!(promises.starts_with("wrong"), "{shown}");
     assert!(promises.contains(" are broken: "), "{shown}");
+}
+
+async fn is_well_within_the_time_that_it_takes_by_itself(environment: &Environment) {
+    let begun = Instant::now();
+    let (shown, code) = start(&[], environment.variables().to_vec()).await.unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    let lines = shown.lines().take_while(|line| !line.is_empty());
+    assert!(lines.into_iter().all(|line| line.starts_with("ok ") || line.starts_with("skipped ")), "{shown}");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_good_store_is_well_within_a_minute_on_redis() {
+    let environment = with_functions(Environment::start(Backend::Redis).await);
+    is_well_within_the_time_that_it_takes_by_itself(&environment).await;
+}
+
+#[tokio::test]
+async fn a_good_store_is_well_within_a_minute_on_dynamodb() {
+    is_well_within_the_time_that_it_takes_by_itself(&table(Backend::DynamoDb).await).await;
 }
