@@ -158,7 +158,7 @@ async fn behaviour(
         return;
     }
     let timeout = variables.millis("STORE_TIMEOUT_MS", 500).unwrap_or(onetap_store::DEFAULT_TIMEOUT);
-    let latency = latency(&*store, timeout).await;
+    let (latency, p50) = latency(&*store, timeout).await;
     report.add(latency.clone());
     // Where memory is full, what they write could take the place of something of the user's.
     let needed = report.findings().iter().find(|it| match it.check {
@@ -179,7 +179,7 @@ async fn behaviour(
             );
             Finding::skipped(OF, promises::CHECK, why)
         }
-        _ => promises::examine(store, service, end).await,
+        _ => promises::examine(store, service, p50, end).await,
     });
 }
 
@@ -213,10 +213,10 @@ async fn write(store: &dyn Store, service: &Service, name: &str) -> Finding {
     Finding::ok(OF, WRITE, "a value was written and removed")
 }
 
-/// The time of round trips: reads of a key that is not there.
-async fn latency(store: &dyn Store, timeout: Duration) -> Finding {
+/// The time of round trips, which are reads of a key that is not there, and its median.
+async fn latency(store: &dyn Store, timeout: Duration) -> (Finding, Duration) {
     let Ok(key) = Key::new(format!("test:{}", unique_token())) else {
-        return Finding::skipped(OF, LATENCY, "no name");
+        return (Finding::skipped(OF, LATENCY, "no name"), Duration::ZERO);
     };
     let mut times = Vec::new();
     let end = Instant::now() + LATENCY_TIMEOUT;
@@ -224,18 +224,20 @@ async fn latency(store: &dyn Store, timeout: Duration) -> Finding {
         let start = Instant::now();
         if let Err(error) = store.get(&key).await {
             let remedy = "Look at the service's status page and the network between, and run this again.";
-            return Finding::wrong(OF, LATENCY, error.to_string(), remedy);
+            return (Finding::wrong(OF, LATENCY, error.to_string(), remedy), Duration::ZERO);
         }
         times.push(start.elapsed());
     }
-    judge(times, timeout)
+    times.sort();
+    (judge(&times, timeout), percentile(&times, 50))
 }
 
-fn judge(mut times: Vec<Duration>, timeout: Duration) -> Finding {
-    times.sort();
-    let percentile =
-        |n: usize| times.get((times.len() * n).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default();
-    let (p50, p95) = (percentile(50), percentile(95));
+fn percentile(sorted: &[Duration], n: usize) -> Duration {
+    sorted.get((sorted.len() * n).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default()
+}
+
+fn judge(times: &[Duration], timeout: Duration) -> Finding {
+    let (p50, p95) = (percentile(times, 50), percentile(times, 95));
     let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);
     let seen = format!(
         "p50 {}, p95 {} of {} round trips; the time limit is {} ms",
@@ -264,13 +266,13 @@ mod tests {
     fn latency_is_judged_against_half_of_the_time_limit() {
         let millis =
             |times: &[u64]| times.iter().map(|time| Duration::from_millis(*time)).collect::<Vec<_>>();
-        let status = |times: &[u64]| judge(millis(times), Duration::from_millis(500)).status;
+        let status = |times: &[u64]| judge(&millis(times), Duration::from_millis(500)).status;
         assert_eq!(status(&[10; 30]), Status::Ok);
         let one_slow: Vec<u64> = [10; 29].into_iter().chain([400]).collect();
         assert_eq!(status(&one_slow), Status::Ok);
         assert_eq!(status(&[251; 30]), Status::Warning);
         assert_eq!(status(&[501; 30]), Status::Wrong);
-        let seen = judge(millis(&[1, 2, 3, 4]), Duration::from_millis(500)).seen;
+        let seen = judge(&millis(&[1, 2, 3, 4]), Duration::from_millis(500)).seen;
         assert!(seen.starts_with("p50 2.0 ms, p95 4.0 ms of 4 round trips"), "{seen}");
     }
 }

@@ -84,6 +84,17 @@ async fn a_store_that_is_too_far_for_the_time_ends_with_a_warning() {
 }
 
 #[tokio::test]
+async fn a_good_store_that_is_far_away_is_well() {
+    let mut environment = Environment::start(Backend::Redis).await;
+    let slow = slow_proxy(environment.redis().unwrap().addr(), Duration::from_millis(100));
+    let variables = environment.variables_with("REDIS_URL", format!("redis://{slow}"));
+    let (shown, code) = start(&[], variables).await.unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    let promises = line(&shown, "store promises");
+    assert!(promises.starts_with("ok") && promises.ends_with(" were left out"), "{shown}");
+}
+
+#[tokio::test]
 async fn a_server_that_stops_in_the_middle_ends_with_a_warning() {
     let mut environment = with_functions(Environment::start(Backend::Redis).await);
     let program = start(&["--seconds", "10"], environment.variables().to_vec());
