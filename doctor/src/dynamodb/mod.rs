@@ -6,7 +6,7 @@ mod rights;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::stream::{self, StreamExt};
 use onetap_store::lease::unique_token;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -49,7 +49,10 @@ const RIGHTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Names whose items are looked for at the same time.
 const REMOVED_AT_ONCE: usize = 32;
-/// Before a deletion that DynamoDB did not take is sent again.
+/// Codes of a request that may be sent again a little later.
+const THROTTLED: [&str; 3] =
+    ["ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"];
+/// Before a request that DynamoDB did not take is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const DENIED: &str = "AccessDeniedException";
@@ -270,15 +273,16 @@ fn not_seen(check: &'static str, operation: &str, failure: &Failure) -> Finding 
 }
 
 impl Table {
-    /// Removes the items under these names: values, heads and records of logs, also those that have expired.
+    /// Removes the items under these names: values, heads and records of logs, also those that have expired. Goes on
+    /// after a failure, and repeats what is throttled for as long as the caller waits.
     pub(crate) async fn remove(&self, names: &[String]) -> Result<(), String> {
-        let why = |failure| match failure {
-            Failure::NoAnswer(why) => why.to_owned(),
-            Failure::Refused(code) => code,
-        };
         let removals =
             stream::iter(names).map(|name| self.remove_one(name)).buffer_unordered(REMOVED_AT_ONCE);
-        removals.try_collect().await.map_err(why)
+        let ended: Vec<Result<(), Failure>> = removals.collect().await;
+        ended.into_iter().collect::<Result<(), Failure>>().map_err(|failure| match failure {
+            Failure::NoAnswer(why) => why.to_owned(),
+            Failure::Refused(code) => code,
+        })
     }
 
     async fn remove_one(&self, name: &str) -> Result<(), Failure> {
@@ -287,7 +291,7 @@ impl Table {
                 keys.iter().map(|key| json!({ "DeleteRequest": { "Key": key } })).collect();
             let mut left = json!({ &self.name: deletes });
             while left.as_object().is_some_and(|left| !left.is_empty()) {
-                let mut answer = self.call("BatchWriteItem", &json!({ "RequestItems": left })).await?;
+                let mut answer = self.insist("BatchWriteItem", &json!({ "RequestItems": left })).await?;
                 left = answer["UnprocessedItems"].take();
                 if left.as_object().is_some_and(|left| !left.is_empty()) {
                     sleep(PAUSE).await;
@@ -295,6 +299,16 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// Calls an operation until it is not throttled.
+    async fn insist(&self, operation: &str, input: &Value) -> Result<Value, Failure> {
+        loop {
+            match self.call(operation, input).await {
+                Err(Failure::Refused(code)) if THROTTLED.contains(&&*code) => sleep(PAUSE).await,
+                answer => return answer,
+            }
+        }
     }
 
     /// Whether these credentials may read the item of this name.
@@ -322,7 +336,7 @@ impl Table {
         });
         let mut found = Vec::new();
         loop {
-            let mut page = self.call("Query", &query).await?;
+            let mut page = self.insist("Query", &query).await?;
             found.extend(page["Items"].as_array().cloned().unwrap_or_default());
             match page["LastEvaluatedKey"].take() {
                 Value::Null => return Ok(found),

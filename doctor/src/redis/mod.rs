@@ -4,12 +4,13 @@ mod info;
 mod protocol;
 mod rest;
 
+use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use onetap_config::{ConfigError, Variables};
 use onetap_store::lease::unique_token;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use self::info::Info;
 use self::protocol::Protocol;
@@ -24,6 +25,9 @@ pub(crate) const CLUSTER: &str = "cluster";
 pub(crate) const ROLE: &str = "role";
 pub(crate) const PUBLISH: &str = "publish";
 pub(crate) const KEY_LOCKING: &str = "key-locking";
+
+/// Before a command that a busy service did not take is sent again.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a command has no reply.
 pub(crate) enum Failure {
@@ -97,18 +101,26 @@ impl Server {
         !matches!(self.command(&["GET", name]).await, Err(Failure::Refused(error)) if is_denied(&error))
     }
 
-    /// Removes keys, whatever they hold, and what a cleared log leaves behind for a second.
+    /// Removes keys, whatever they hold, and what a cleared log leaves behind for a second. Goes on after a failure, and
+    /// repeats what a busy service did not take for as long as the caller waits.
     pub(crate) async fn remove(&self, names: &[String]) -> Result<(), String> {
         let marks = names.iter().map(|name| format!("{name}:cleared"));
         let all: Vec<String> = names.iter().cloned().chain(marks).collect();
-        for names in all.chunks(100) {
+        let mut left: VecDeque<&[String]> = all.chunks(100).collect();
+        let mut removed = Ok(());
+        while let Some(names) = left.pop_front() {
             let command: Vec<&str> = ["DEL"].into_iter().chain(names.iter().map(String::as_str)).collect();
-            self.command(&command).await.map_err(|failure| match failure {
-                Failure::NoAnswer(why) | Failure::Unavailable(why) => why.to_owned(),
-                Failure::Refused(_) => "the server refuses DEL".to_owned(),
-            })?;
+            match self.command(&command).await {
+                Ok(_) => {}
+                Err(Failure::Unavailable(_)) => {
+                    left.push_back(names);
+                    sleep(BUSY_PAUSE).await;
+                }
+                Err(Failure::NoAnswer(why)) => removed = Err(why.to_owned()),
+                Err(Failure::Refused(_)) => removed = Err("the server refuses DEL".to_owned()),
+            }
         }
-        Ok(())
+        removed
     }
 }
 

@@ -1,5 +1,6 @@
 //! DynamoDB, well and with each fault.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_smithy_types::DateTime;
@@ -86,6 +87,31 @@ async fn a_good_table_is_found_good_and_left_as_it_was_on_dynamodb() {
 #[ignore = "needs DynamoDB Local"]
 async fn a_good_table_is_found_good_and_left_as_it_was_on_dynamodb_local() {
     is_found_good_and_left_as_it_was(Backend::DynamoDbLocal).await;
+}
+
+/// How many items are left after a run in which the first removals are answered with this error.
+async fn left_after(code: &'static str) -> (Vec<Finding>, i64) {
+    let environment = dynamodb().await;
+    let removals = AtomicUsize::new(0);
+    let findings = found_with(&environment, move |operation, input| {
+        // The store itself asks for keys only to clear a log.
+        let keys = operation == "Query" && input["ProjectionExpression"] == "pk, sk";
+        let removal = keys && !input["ExpressionAttributeValues"][":name"].is_null();
+        (removal && removals.fetch_add(1, Ordering::SeqCst) < 3).then(|| error(code))
+    });
+    let findings = findings.await;
+    let scan = json!({ "TableName": environment.lookup(TABLE).unwrap(), "ConsistentRead": true });
+    let (_, left) = call(&environment.lookup(ENDPOINT).unwrap(), "Scan", &scan).await;
+    (findings, left["Count"].as_i64().unwrap())
+}
+
+#[tokio::test]
+async fn a_removal_goes_on_after_a_failure_and_is_repeated_if_it_is_throttled() {
+    let (findings, left) = left_after("ProvisionedThroughputExceededException").await;
+    assert_eq!((faults(&findings), left), (vec![], 0));
+    let (findings, left) = left_after("InternalServerError").await;
+    assert_eq!(faults(&findings), [("store", "promises", Status::Warning)]);
+    assert!(left < 400, "{left}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use onetap_doctor::Status;
+use onetap_doctor::{Finding, Status};
 use onetap_http::Bytes;
 use onetap_servers::environment::Variable;
 use onetap_servers::{Backend, Broken, Environment, Fault, Proxy};
@@ -97,6 +97,34 @@ async fn eviction_is_a_warning() {
     assert_eq!((check, status), ("eviction", Status::Warning));
     assert!(seen.starts_with("optimistic-volatile: "), "{seen}");
     assert_eq!(support::seen(&findings, "store", "promises"), "needs upstash eviction");
+}
+
+/// How many keys are left after a run in which the first removal is answered with this.
+async fn left_after(status: u16, error: &'static str) -> (Vec<Finding>, i64) {
+    let mut environment = upstash().await;
+    let (proxy, variables) = behind_a_proxy(&environment).await;
+    let removals = AtomicUsize::new(0);
+    proxy.intercept(move |request| {
+        (is_command(request, "DEL") && removals.fetch_add(1, Ordering::SeqCst) == 0).then(|| {
+            let mut answer = Response::new(Bytes::from(error));
+            *answer.status_mut() = StatusCode::from_u16(status).unwrap();
+            answer
+        })
+    });
+    let findings = examined_on(&variables).await;
+    let client = redis::Client::open(environment.redis().unwrap().url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let left = redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap();
+    (findings, left)
+}
+
+#[tokio::test]
+async fn a_removal_goes_on_after_a_failure_and_is_repeated_if_the_service_is_busy() {
+    let (findings, left) = left_after(429, r#"{"error":"busy"}"#).await;
+    assert_eq!((faults(&findings), left), (vec![], 0));
+    let (findings, left) = left_after(400, r#"{"error":"ERR no"}"#).await;
+    assert_eq!(faults(&findings), [("store", "promises", Status::Warning)]);
+    assert!((1..=100).contains(&left), "{left}");
 }
 
 #[tokio::test]
