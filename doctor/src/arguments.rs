@@ -11,7 +11,7 @@ usage: cargo doctor [--json] [--send] [--seconds N]
   --send       also asks LINE to call the webhook, with a delivery that has no events
   --seconds N  how long the store may be checked (40). More is for a store that is far away
 
-  The exit code is 0, or 1 if anything is wrong, or 2 for other arguments.
+  The exit code is 0, or 1 if anything is wrong, or 2 for other arguments. Ctrl-C removes what was written and ends with 130.
 ";
 
 const MAX_SECONDS: u64 = 3600;

@@ -17,11 +17,14 @@ mod store;
 mod variables;
 pub mod weather;
 
+use std::cell::Cell;
+use std::future::pending;
 use std::io::{IsTerminal, Write, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use onetap_config::Variables;
+use tokio::signal::ctrl_c;
 use tokio::time::Instant;
 
 pub use arguments::{Command, HELP, Options};
@@ -29,7 +32,7 @@ pub use dynamodb::{RIGHTS, Right};
 pub use finding::{Finding, Status, limited};
 pub use report::{Format, Report};
 
-/// Runs the program. The exit code is 0, or 1 if anything is wrong, or 2 for wrong arguments.
+/// Runs the program. The exit code is 0, or 1 if anything is wrong, or 2 for wrong arguments, or 130 after Ctrl-C.
 pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     let options = match Command::parse(arguments) {
         Ok(Command::Examine(options)) => options,
@@ -45,8 +48,20 @@ pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     };
     promises::install_panic_hook();
     let mut report = Report::new(format(&options), stdout());
-    examine(&Variables::from_env(), &options, &mut report).await;
-    report.finish()
+    let variables = Variables::from_env();
+    let interrupted = Cell::new(false);
+    let interruption = async {
+        if ctrl_c().await.is_err() {
+            pending::<()>().await;
+        }
+        interrupted.set(true);
+        promises::stop().await;
+    };
+    tokio::select! {
+        () = examine(&variables, &options, &mut report) => {}
+        () = interruption => {}
+    }
+    if interrupted.get() { ExitCode::from(130) } else { report.finish() }
 }
 
 /// Colours are for terminals, and not for people who set `NO_COLOR`.

@@ -2,13 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, Location};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use onetap_store::testing::conformance::{Promise, promises};
 use onetap_store::{Error, Store};
+use tokio::sync::{Notify, RwLock};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::recorded_store::RecordedStore;
@@ -74,6 +75,17 @@ const NEAR_ONLY: [&str; 9] = [
     "what_has_no_sequence_is_older_than_any",
 ];
 
+/// Wakes what checks promises when the program is to end.
+static STOP: Notify = Notify::const_new();
+/// Read-locked until what promises wrote is removed.
+static WRITTEN: RwLock<()> = RwLock::const_new(());
+
+/// Ends the check of promises, and waits until what they wrote is removed.
+pub(crate) async fn stop() {
+    STOP.notify_waiters();
+    drop(WRITTEN.write().await);
+}
+
 enum Outcome {
     Kept,
     Broken(Promise),
@@ -90,15 +102,47 @@ pub(crate) async fn examine(
     end: Instant,
 ) -> Finding {
     let start = Instant::now();
+    let _written = WRITTEN.read().await;
     let is_far = p50 > FAR;
-    let chosen = chosen(is_far);
-    // A store each, so that a failure of the service is known to be in its promise.
-    let recorded = || Arc::new(RecordedStore::new(Arc::clone(&store)));
-    let mut stores: Vec<Arc<RecordedStore>> = chosen.iter().map(|_| recorded()).collect();
+    let stores = Mutex::default();
+    let outcomes = tokio::select! {
+        outcomes = check_all(store, chosen(is_far), &stores, end) => Some(outcomes),
+        () = STOP.notified() => None,
+    };
+    let stores = stores.into_inner().unwrap_or_else(PoisonError::into_inner);
+    end_writes(&stores).await;
+    let written: Vec<String> = stores.iter().flat_map(|store| store.written()).collect();
+    // It takes about as many requests as the promises did.
+    let limit = REMOVAL_TIMEOUT.max(start.elapsed() / 4);
+    let removed = timeout(limit, service.remove(&written)).await.unwrap_or(Err("no time left".to_owned()));
+    let judged = match outcomes {
+        Some(outcomes) => judge(&outcomes, is_far),
+        None => Finding::skipped(OF, CHECK, "stopped by Ctrl-C"),
+    };
+    match (judged, removed) {
+        (broken, _) if broken.status == Status::Wrong => broken,
+        (_, Err(why)) => not_removed(&why),
+        (finding, Ok(())) => finding,
+    }
+}
+
+/// Checks these, each on a store of its own, so that a failure of the service is known to be in its promise.
+async fn check_all(
+    store: Arc<dyn Store>,
+    chosen: Vec<Promise>,
+    stores: &Mutex<Vec<Arc<RecordedStore>>>,
+    end: Instant,
+) -> Vec<Outcome> {
+    let recorded = || {
+        let recorded = Arc::new(RecordedStore::new(Arc::clone(&store)));
+        stores.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&recorded));
+        recorded
+    };
     // The last third is for the second checks: one that waits for what never comes takes all the time that it is given.
+    let start = Instant::now();
     let first_end = start + (end - start) * 2 / 3;
-    let mut outcomes: Vec<Outcome> = stream::iter(chosen.iter().zip(&stores))
-        .map(|(promise, store)| check(*promise, store, first_end))
+    let mut outcomes: Vec<Outcome> = stream::iter(chosen)
+        .map(|promise| check(promise, recorded(), first_end))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
@@ -106,22 +150,10 @@ pub(crate) async fn examine(
     for outcome in &mut outcomes {
         for _ in 0..RECHECKS {
             let (Outcome::Broken(promise) | Outcome::Unknown(promise, _)) = outcome else { break };
-            let promise = *promise;
-            let store = recorded();
-            *outcome = check(promise, &store, end).await;
-            stores.push(store);
+            *outcome = check(*promise, recorded(), end).await;
         }
     }
-    end_writes(&stores).await;
-    let written: Vec<String> = stores.iter().flat_map(|store| store.written()).collect();
-    // It takes about as many requests as the promises did.
-    let limit = REMOVAL_TIMEOUT.max(start.elapsed() / 4);
-    let removed = timeout(limit, service.remove(&written)).await.unwrap_or(Err("no time left".to_owned()));
-    match (judge(&outcomes, is_far), removed) {
-        (broken, _) if broken.status == Status::Wrong => broken,
-        (_, Err(why)) => not_removed(&why),
-        (finding, Ok(())) => finding,
-    }
+    outcomes
 }
 
 fn chosen(is_far: bool) -> Vec<Promise> {
@@ -131,19 +163,20 @@ fn chosen(is_far: bool) -> Vec<Promise> {
     promises().into_iter().filter(|promise| !left_out(promise.name)).collect()
 }
 
-/// Waits for the writes that are under way when their promises have ended.
+/// Lets no further call through, and waits for the writes that are under way.
 async fn end_writes(stores: &[Arc<RecordedStore>]) {
+    stores.iter().for_each(|store| store.close());
     let end = Instant::now() + REQUEST_TIMEOUT;
     while stores.iter().any(|store| store.is_writing()) && Instant::now() < end {
         sleep(Duration::from_millis(20)).await;
     }
 }
 
-async fn check(promise: Promise, store: &Arc<RecordedStore>, end: Instant) -> Outcome {
+async fn check(promise: Promise, store: Arc<RecordedStore>, end: Instant) -> Outcome {
     if Instant::now() >= end {
         return Outcome::Unknown(promise, None);
     }
-    let kept = AssertUnwindSafe((promise.check)(Arc::clone(store) as Arc<dyn Store>)).catch_unwind();
+    let kept = AssertUnwindSafe((promise.check)(Arc::clone(&store) as Arc<dyn Store>)).catch_unwind();
     let ended = timeout_at(end, kept).await;
     // One that was given up may have tasks that go on.
     store.close();

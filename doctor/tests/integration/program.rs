@@ -1,6 +1,6 @@
 //! The program: its arguments, its output and its exit code.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use onetap_doctor::{Options, Status};
@@ -105,6 +105,24 @@ async fn a_server_that_stops_in_the_middle_ends_with_a_warning() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(line(&shown, "store promises").starts_with("warning"), "{shown}");
     assert!(line(&shown, "weather provider").starts_with("ok"), "{shown}");
+}
+
+#[tokio::test]
+async fn ctrl_c_removes_what_was_written() {
+    let mut environment = Environment::start(Backend::Redis).await;
+    let mut program = Command::new(env!("CARGO_BIN_EXE_onetap-doctor"))
+        .env_clear()
+        .envs(environment.variables().iter().map(|(name, value)| (*name, value)))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let redis = environment.redis().unwrap();
+    promises_are_checked(redis).await;
+    let sent = Command::new("kill").args(["-INT", &program.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ended = spawn_blocking(move || program.wait().unwrap()).await.unwrap();
+    assert_eq!(ended.code(), Some(130));
+    assert_eq!(command(redis, &["DBSIZE"]).await, redis::Value::Int(0));
 }
 
 #[tokio::test]
