@@ -14,7 +14,7 @@ pub(crate) struct Skew {
 }
 
 impl Skew {
-    /// Of one answer, with the time that the service told in it.
+    /// Of one answer, with the service's time in it.
     pub(crate) fn new(
         service: Duration,
         resolution: Duration,
@@ -51,7 +51,7 @@ pub(crate) fn describe(skew: Skew) -> String {
     let millis = skew.certain_millis();
     let seconds = millis.unsigned_abs() as f64 / 1000.0;
     match millis {
-        0 => "no difference within the time of one request".to_owned(),
+        0 => "within the time of one request".to_owned(),
         1.. => format!("the service's clock is at least {seconds:.1} s ahead of this one"),
         _ => format!("the service's clock is at least {seconds:.1} s behind this one"),
     }

@@ -68,7 +68,7 @@ impl Service {
         }
     }
 
-    /// How many bytes the server may still take, if it has a limit and tells.
+    /// How many bytes the server may still take, if it has a limit and INFO contains it.
     async fn memory_left(&self) -> Option<u64> {
         match self {
             Service::Redis(server) => server.memory_left().await,
@@ -107,7 +107,7 @@ pub(crate) async fn examine(
         Backend::Redis => redis::Server::redis(variables).map(Service::Redis),
         Backend::DynamoDb => dynamodb::Table::new(variables).map(Service::DynamoDb),
         _ => {
-            skip_all(report, "the memory store is no service");
+            skip_all(report, "STORE=memory: there is nothing to check, and Lambda refuses it");
             return;
         }
     };

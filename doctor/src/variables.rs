@@ -32,7 +32,7 @@ pub(crate) fn examine(variables: &Variables<'_>, report: &mut Report) -> Vec<&'s
     let nothing = Variables::from_lookup(|_| None);
     let [store, bare_store] = [variables, &nothing].map(|variables| Reading::of(STORE, variables));
     let mut used: Vec<&str> = Vec::new();
-    let mut told: BTreeMap<String, &str> = BTreeMap::new();
+    let mut reported: BTreeMap<String, &str> = BTreeMap::new();
     for (function, read) in FUNCTIONS {
         let mut reading = Reading::of(read, variables);
         reading.subtract(&store);
@@ -45,7 +45,7 @@ pub(crate) fn examine(variables: &Variables<'_>, report: &mut Report) -> Vec<&'s
         }
         if signs.iter().any(|name| variables.optional(name) != Ok(None)) {
             used.push(function);
-            report.add(new_finding(function, &reading.problems, &mut told));
+            report.add(new_finding(function, &reading.problems, &mut reported));
         } else {
             let why = format!("not used here: none of {} is set", signs.join(", "));
             report.add(Finding::skipped(function, CHECK, why));
@@ -55,16 +55,16 @@ pub(crate) fn examine(variables: &Variables<'_>, report: &mut Report) -> Vec<&'s
     used
 }
 
-/// The finding of a function, without problems that were `told` of another one.
+/// The finding of a function, without problems that were `reported` for another one.
 fn new_finding(
     of: &'static str,
     problems: &[ConfigError],
-    told: &mut BTreeMap<String, &'static str>,
+    reported: &mut BTreeMap<String, &'static str>,
 ) -> Finding {
     let (old, new): (Vec<_>, Vec<_>) =
-        problems.iter().cloned().partition(|problem| told.contains_key(problem.variable()));
-    told.extend(new.iter().map(|problem| (problem.variable().to_owned(), of)));
-    match old.first().and_then(|problem| told.get(problem.variable())) {
+        problems.iter().cloned().partition(|problem| reported.contains_key(problem.variable()));
+    reported.extend(new.iter().map(|problem| (problem.variable().to_owned(), of)));
+    match old.first().and_then(|problem| reported.get(problem.variable())) {
         Some(other) if new.is_empty() => Finding::skipped(of, CHECK, format!("needs {other} {CHECK}")),
         _ => finding(of, &new),
     }

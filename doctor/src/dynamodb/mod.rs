@@ -144,16 +144,16 @@ fn clock(skew: Option<Skew>) -> Finding {
     Finding::wrong(STORE, CLOCK, describe(skew), remedy)
 }
 
-/// The table and its settings. A function's role may not look at them: then what its own operations were told.
+/// The table and its settings. A function's role may not look at them: then how its own operations were refused.
 async fn settings(table: &Table, tried: impl Iterator<Item = &Tried> + Clone, report: &mut Report) {
     let describe = json!({ "TableName": table.name });
     let (described, ttl, recovery) =
         tokio::join!(table.call("DescribeTable", &describe), ttl(table), recovery(table));
-    let is_told = |code: &str| tried.clone().any(|tried| tried.is_refused(code));
+    let is_refused = |code: &str| tried.clone().any(|tried| tried.is_refused(code));
     let described = match described {
         Err(Failure::Refused(code)) if code == DENIED => {
-            let told = [NO_TABLE, INVALID].into_iter().find(|code| is_told(code));
-            Err(Failure::Refused(told.map_or(code, str::to_owned)))
+            let other = [NO_TABLE, INVALID].into_iter().find(|code| is_refused(code));
+            Err(Failure::Refused(other.map_or(code, str::to_owned)))
         }
         other => other,
     };
@@ -215,15 +215,15 @@ fn keys(table: &Value) -> Finding {
         schema.iter().map(|it| (it["AttributeName"].as_str(), it["KeyType"].as_str())).collect();
     let right = [(Some("pk"), Some("HASH")), (Some("sk"), Some("RANGE"))];
     if schema == right && text("pk") && text("sk") {
-        return Finding::ok(OF, KEYS, "pk and sk, both texts");
+        return Finding::ok(OF, KEYS, "pk and sk, both of type String (S)");
     }
     other_keys()
 }
 
 fn other_keys() -> Finding {
-    let remedy = "Create a table with the partition key `pk` and the sort key `sk`, both of type S, and name it in \
+    let remedy = "Create a table with the partition key `pk` and the sort key `sk`, both of type String (S), and name it in \
                   DYNAMODB_TABLE.";
-    Finding::wrong(OF, KEYS, "they are not pk and sk, both texts", remedy)
+    Finding::wrong(OF, KEYS, "they are not pk and sk, both of type String (S)", remedy)
 }
 
 async fn ttl(table: &Table) -> Finding {

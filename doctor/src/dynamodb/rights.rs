@@ -65,7 +65,7 @@ pub const RIGHTS: [(&str, &[Right]); 4] = [
     ),
 ];
 
-/// What is told of a write that is allowed, and whose condition does not hold.
+/// Codes of a write that is allowed, and whose condition does not hold.
 const CONDITION_FAILED: [&str; 2] = ["ConditionalCheckFailedException", "TransactionCanceledException"];
 
 enum Verdict {

@@ -31,20 +31,20 @@ impl Info {
 
 pub(super) fn examine(of: &'static str, info: Option<&Info>, report: &mut Report) {
     let get = |name: &str| info.and_then(|info| info.get(name));
-    let untold = |check| match info {
-        Some(_) => Finding::skipped(of, check, "INFO does not tell"),
+    let unknown = |check| match info {
+        Some(_) => Finding::skipped(of, check, "INFO does not contain it"),
         None => Finding::skipped(of, check, "the server does not answer INFO to this user"),
     };
     let found = [
         match (get("redis_version"), get("upstash_version")) {
             (_, Some(version)) if of == "redis" => upstash(of, version),
             (Some(version), _) => judge_version(of, version),
-            (None, _) => untold(VERSION),
+            (None, _) => unknown(VERSION),
         },
-        get("cluster_enabled").map_or_else(|| untold(CLUSTER), |enabled| cluster(of, enabled)),
-        get("role").map_or_else(|| untold(ROLE), |name| role(of, name)),
+        get("cluster_enabled").map_or_else(|| unknown(CLUSTER), |enabled| cluster(of, enabled)),
+        get("role").map_or_else(|| unknown(ROLE), |name| role(of, name)),
         get("maxmemory_policy")
-            .map_or_else(|| untold_eviction(of, untold(EVICTION)), |policy| eviction(of, policy)),
+            .map_or_else(|| unknown_eviction(of, unknown(EVICTION)), |policy| eviction(of, policy)),
     ];
     found.into_iter().for_each(|finding| report.add(finding));
 }
@@ -95,13 +95,13 @@ fn eviction(of: &'static str, policy: &str) -> Finding {
     Finding::warning(of, EVICTION, seen, remedy)
 }
 
-fn untold_eviction(of: &'static str, untold: Finding) -> Finding {
+fn unknown_eviction(of: &'static str, unknown: Finding) -> Finding {
     if of != "upstash" {
-        return untold;
+        return unknown;
     }
     let seen =
-        format!("{}; Eviction on the Configuration tab of Upstash's console should be off", untold.seen);
-    Finding { seen, ..untold }
+        format!("{}; Eviction on the Configuration tab of Upstash's console should be off", unknown.seen);
+    Finding { seen, ..unknown }
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_does_not_tell_is_skipped() {
+    fn what_info_does_not_contain_is_skipped() {
         let skipped = [VERSION, CLUSTER, ROLE, EVICTION].map(|check| (check, Status::Skipped));
         assert_eq!(statuses("upstash", None), skipped);
         assert_eq!(statuses("upstash", Some("# Server\r\nupstash_version:1.2\r\n")), skipped);

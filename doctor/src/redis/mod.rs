@@ -91,7 +91,7 @@ impl Server {
         }
     }
 
-    /// How many bytes the server may still take, if it has a limit and tells.
+    /// How many bytes the server may still take, if it has a limit and INFO contains it.
     pub(crate) async fn memory_left(&self) -> Option<u64> {
         self.info().await?.memory_left()
     }
@@ -214,7 +214,7 @@ async fn clock(server: &Server) -> Finding {
         _ => None,
     });
     let Some(time) = time else {
-        return Finding::skipped(OF, CLOCK, "the server does not tell its time");
+        return Finding::skipped(OF, CLOCK, "the server does not answer TIME to this user");
     };
     let skew = Skew::new(time, Duration::from_millis(1), sent, received);
     if !skew.is_too_large() {
