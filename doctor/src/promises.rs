@@ -257,6 +257,11 @@ mod tests {
     }
 
     #[test]
+    fn a_panic_of_another_check_is_not_a_promises() {
+        assert!(!is_of_promise(Location::caller()));
+    }
+
+    #[test]
     fn what_a_far_store_leaves_out_is_counted() {
         assert_eq!(chosen(true).len() + NEAR_ONLY.len(), chosen(false).len());
         let seen = judge(&[Outcome::Kept], true).seen;

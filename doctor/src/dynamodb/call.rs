@@ -21,6 +21,8 @@ use crate::store::REQUEST_TIMEOUT;
 
 const MAX_REPLY_BYTES: usize = 20 << 20;
 
+pub(super) const SERVER_ERROR: &str = "DynamoDB answers with an error of its own (5xx)";
+
 /// Why an operation has no answer.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
@@ -134,9 +136,7 @@ fn read(answer: &Response<Bytes>) -> Result<Value, Failure> {
         Some(body) if answer.status().is_client_error() => {
             Err(code(&body).map_or(Failure::NoAnswer("what answers there is not DynamoDB"), Failure::Refused))
         }
-        _ if answer.status().is_server_error() => {
-            Err(Failure::NoAnswer("DynamoDB answers with an error of its own (5xx)"))
-        }
+        _ if answer.status().is_server_error() => Err(Failure::NoAnswer(SERVER_ERROR)),
         _ => Err(Failure::NoAnswer("what answers there is not DynamoDB")),
     }
 }

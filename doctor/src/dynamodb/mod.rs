@@ -15,7 +15,7 @@ pub(crate) use self::call::Table;
 pub(crate) use self::rights::CHECK as RIGHTS_CHECK;
 pub use self::rights::{RIGHTS, Right};
 
-use self::call::{Failure, Reply};
+use self::call::{Failure, Reply, SERVER_ERROR};
 use self::rights::Tried;
 use crate::clock::{Skew, describe};
 use crate::store::{CLOCK, CREDENTIALS, OF as STORE, REACHABLE};
@@ -91,7 +91,10 @@ pub(crate) async fn examine(table: &Table, functions: &[&'static str], report: &
 async fn reach(table: &Table, report: &mut Report) {
     let Reply { answer, skew } = table.read_nothing().await;
     if let Err(Failure::NoAnswer(why)) = answer {
-        let remedy = "Check AWS_REGION and AWS_ENDPOINT_URL_DYNAMODB, and that this machine may connect.";
+        let remedy = match why {
+            SERVER_ERROR => "Look at AWS's status page (https://health.aws.amazon.com), and run this again.",
+            _ => "Check AWS_REGION and AWS_ENDPOINT_URL_DYNAMODB, and that this machine may connect.",
+        };
         let reachable = Finding::wrong(STORE, REACHABLE, why, remedy);
         report.add(reachable.clone());
         report.skip(STORE, &[CREDENTIALS, CLOCK], &reachable);

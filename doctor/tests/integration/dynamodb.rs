@@ -223,6 +223,14 @@ async fn a_table_without_point_in_time_recovery_is_a_warning() {
 }
 
 #[tokio::test]
+async fn a_service_that_fails_is_not_a_wrong_region() {
+    let findings = found_with(&dynamodb().await, |_, _| Some(answer(503, &json!({})))).await;
+    let (check, status, _, remedy) = only_fault(&findings);
+    assert_eq!((check, status), ("reachable", Status::Wrong));
+    assert!(remedy.contains("status page") && !remedy.contains("AWS_REGION"), "{remedy}");
+}
+
+#[tokio::test]
 async fn credentials_that_aws_does_not_accept_are_wrong() {
     for code in ["UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"] {
         let findings = found_with(&dynamodb().await, move |_, _| Some(error(code))).await;
