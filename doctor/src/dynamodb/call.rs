@@ -21,13 +21,13 @@ use crate::store::REQUEST_TIMEOUT;
 
 const MAX_REPLY_BYTES: usize = 20 << 20;
 
-pub(super) const SERVER_ERROR: &str = "DynamoDB answers with an error of its own (5xx)";
-
 /// Why an operation has no answer.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// There is no answer of DynamoDB: in our words.
     NoAnswer(&'static str),
+    /// DynamoDB answers that it cannot: in our words.
+    Unavailable(&'static str),
     /// The code of DynamoDB's error. (Its message may quote keys.)
     Refused(String),
 }
@@ -136,7 +136,9 @@ fn read(answer: &Response<Bytes>) -> Result<Value, Failure> {
         Some(body) if answer.status().is_client_error() => {
             Err(code(&body).map_or(Failure::NoAnswer("what answers there is not DynamoDB"), Failure::Refused))
         }
-        _ if answer.status().is_server_error() => Err(Failure::NoAnswer(SERVER_ERROR)),
+        _ if answer.status().is_server_error() => {
+            Err(Failure::Unavailable("DynamoDB answers with an error of its own (5xx)"))
+        }
         _ => Err(Failure::NoAnswer("what answers there is not DynamoDB")),
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use self::call::Table;
 pub(crate) use self::rights::CHECK as RIGHTS_CHECK;
 pub use self::rights::{RIGHTS, Right};
 
-use self::call::{Failure, Reply, SERVER_ERROR};
+use self::call::{Failure, Reply};
 use self::rights::Tried;
 use crate::clock::{Skew, describe};
 use crate::store::{CLOCK, CREDENTIALS, OF as STORE, REACHABLE};
@@ -90,11 +90,16 @@ pub(crate) async fn examine(table: &Table, functions: &[&'static str], report: &
 /// A read of an item that is not there tells whether DynamoDB answers, knows us, and what time it has.
 async fn reach(table: &Table, report: &mut Report) {
     let Reply { answer, skew } = table.read_nothing().await;
-    if let Err(Failure::NoAnswer(why)) = answer {
-        let remedy = match why {
-            SERVER_ERROR => "Look at AWS's status page (https://health.aws.amazon.com), and run this again.",
-            _ => "Check AWS_REGION and AWS_ENDPOINT_URL_DYNAMODB, and that this machine may connect.",
-        };
+    let failure = match &answer {
+        Err(Failure::NoAnswer(why)) => {
+            Some((*why, "Check AWS_REGION and AWS_ENDPOINT_URL_DYNAMODB, and that this machine may connect."))
+        }
+        Err(Failure::Unavailable(why)) => {
+            Some((*why, "Look at AWS's status page (https://health.aws.amazon.com), and run this again."))
+        }
+        Ok(_) | Err(Failure::Refused(_)) => None,
+    };
+    if let Some((why, remedy)) = failure {
         let reachable = Finding::wrong(STORE, REACHABLE, why, remedy);
         report.add(reachable.clone());
         report.skip(STORE, &[CREDENTIALS, CLOCK], &reachable);
@@ -270,7 +275,7 @@ fn not_seen(check: &'static str, operation: &str, failure: &Failure) -> Finding 
     let why = match failure {
         Failure::Refused(code) if code == DENIED => format!("these credentials may not call {operation}"),
         Failure::Refused(_) => format!("{operation} is not answered here"),
-        Failure::NoAnswer(why) => format!("{operation}: {why}"),
+        Failure::NoAnswer(why) | Failure::Unavailable(why) => format!("{operation}: {why}"),
     };
     Finding::skipped(OF, check, why)
 }
@@ -283,7 +288,7 @@ impl Table {
             stream::iter(names).map(|name| self.remove_one(name)).buffer_unordered(REMOVED_AT_ONCE);
         let ended: Vec<Result<(), Failure>> = removals.collect().await;
         ended.into_iter().collect::<Result<(), Failure>>().map_err(|failure| match failure {
-            Failure::NoAnswer(why) => why.to_owned(),
+            Failure::NoAnswer(why) | Failure::Unavailable(why) => why.to_owned(),
             Failure::Refused(code) => code,
         })
     }
