@@ -213,7 +213,7 @@ fn every_row_of_the_guides_table_is_counted() {
 }
 
 /// What the guide says of a row on Upstash: requests, commands, dollars.
-pub fn told_of_upstash(name: &str) -> [String; 3] {
+pub fn stated_for_upstash(name: &str) -> [String; 3] {
     let row = row(name);
     [4, 5, 7].map(|cell| row[cell].clone())
 }
@@ -224,7 +224,7 @@ pub fn counted_on_upstash(requests: usize, commands: u64) -> [String; 3] {
 }
 
 /// What the guide says of a row on DynamoDB: requests, write units, read units, dollars.
-pub fn told_of_dynamodb(name: &str) -> [String; 4] {
+pub fn stated_for_dynamodb(name: &str) -> [String; 4] {
     let row = row(name);
     [1, 2, 3, 6].map(|cell| row[cell].clone())
 }
@@ -298,10 +298,11 @@ async fn the_guide_counts_dynamodbs_requests_and_units_as_they_are() {
     for Row { name, function, before, warm, event } in rows() {
         let stage = Stage::set(&template).await;
         let calls = stage.calls_of(function, &before, &warm, &event).await;
-        let (told, counted) = (told_of_dynamodb(name), counted_on_dynamodb(&calls, &stage.dynamodb()).await);
-        if told != counted {
+        let (stated, counted) =
+            (stated_for_dynamodb(name), counted_on_dynamodb(&calls, &stage.dynamodb()).await);
+        if stated != counted {
             wrong.push(format!(
-                "{name}: requests, write units, read units, dollars: {counted:?}, not {told:?}"
+                "{name}: requests, write units, read units, dollars: {counted:?}, not {stated:?}"
             ));
         }
     }
@@ -330,9 +331,9 @@ async fn the_guide_counts_upstashs_requests_and_commands_as_they_are() {
     let mut wrong = Vec::new();
     for each in rows() {
         let (requests, commands) = on_upstash(&template, &each).await;
-        let (told, counted) = (told_of_upstash(each.name), counted_on_upstash(requests, commands));
-        if told != counted {
-            wrong.push(format!("{}: requests, commands, dollars: {counted:?}, not {told:?}", each.name));
+        let (stated, counted) = (stated_for_upstash(each.name), counted_on_upstash(requests, commands));
+        if stated != counted {
+            wrong.push(format!("{}: requests, commands, dollars: {counted:?}, not {stated:?}", each.name));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -10,7 +10,7 @@ use onetap_store::{Position, Record, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
-use super::costs::{counted_on_dynamodb, counted_on_upstash, told_of_dynamodb, told_of_upstash};
+use super::costs::{counted_on_dynamodb, counted_on_upstash, stated_for_dynamodb, stated_for_upstash};
 
 const BEGINS: &str = "a client that begins to follow a job";
 const WAITS: &str = "an event, for each client; on DynamoDB half a second of waiting";
@@ -29,20 +29,20 @@ async fn publish(bus: &Bus, id: &str, seq: u64) {
     assert!(matches!(bus.publish(&event).await, Ok(Published::New(_))));
 }
 
-/// A client that follows `job-1` until it is dropped: the events that it is told.
+/// A client that follows `job-1` until it is dropped: the events that it receives.
 struct Client(UnboundedReceiver<Record>);
 
 impl Client {
     /// Begins after the client's last event, if it has one.
     fn of(store: Arc<dyn Store>, after: Option<Position>) -> Client {
-        let (told, events) = unbounded_channel();
+        let (sender, events) = unbounded_channel();
         tokio::spawn(async move {
             let resume = Resume { after, last_seq: None };
             let mut follower = Follower::start(store, Stages::default(), job("job-1"), resume).await.unwrap();
             loop {
                 tokio::select! {
-                    event = follower.next() => told.send(event.unwrap().unwrap()).unwrap(),
-                    () = told.closed() => return,
+                    event = follower.next() => sender.send(event.unwrap().unwrap()).unwrap(),
+                    () = sender.closed() => return,
                 }
             }
         });
@@ -81,26 +81,26 @@ async fn the_guide_counts_what_a_client_of_a_stream_costs_on_upstash() {
     let mut sum = count().await;
     let published = (sum.0 - before.0, sum.1 - before.1);
 
-    let mut add = |name: &str| {
-        let told = told_of_upstash(name);
-        let (requests, commands) = (told[0].parse().unwrap(), told[1].parse().unwrap());
-        assert_eq!(told, counted_on_upstash(requests, commands), "{name}");
-        sum = (sum.0 + requests, sum.1 + commands);
-        sum
+    let add = |sum: (usize, u64), name: &str| {
+        let stated = stated_for_upstash(name);
+        let (requests, commands) = (stated[0].parse().unwrap(), stated[1].parse().unwrap());
+        assert_eq!(stated, counted_on_upstash(requests, commands), "{name}");
+        (sum.0 + requests, sum.1 + commands)
     };
     let mut client = Client::of(store.clone(), None);
     client.next().await;
-    reaches(BEGINS, add(BEGINS), &mut count).await;
+    sum = add(sum, BEGINS);
+    reaches(BEGINS, sum, &mut count).await;
     publish(&bus, "job-1", 11).await;
     let last = client.next().await;
-    let told = add(WAITS);
-    reaches(WAITS, (told.0 + published.0, told.1 + published.1), &mut count).await;
+    sum = add((sum.0 + published.0, sum.1 + published.1), WAITS);
+    reaches(WAITS, sum, &mut count).await;
     drop(client);
     let _client = Client::of(store, Some(last));
-    let returned = add(RETURNS);
-    reaches(RETURNS, (returned.0 + published.0, returned.1 + published.1), &mut count).await;
+    sum = add(sum, RETURNS);
+    reaches(RETURNS, sum, &mut count).await;
     sleep(Duration::from_millis(200)).await;
-    reaches(RETURNS, (returned.0 + published.0, returned.1 + published.1), &mut count).await;
+    reaches(RETURNS, sum, &mut count).await;
 }
 
 #[tokio::test]
@@ -115,15 +115,15 @@ async fn the_guide_counts_what_a_client_of_a_stream_costs_on_dynamodb() {
     let store = servers.store_with("AWS_ENDPOINT_URL_DYNAMODB", proxy.url());
     let mut client = Client::of(store.clone(), None);
     let last = client.next().await;
-    let requests: usize = told_of_dynamodb(BEGINS)[0].parse().unwrap();
+    let requests: usize = stated_for_dynamodb(BEGINS)[0].parse().unwrap();
     reaches(BEGINS, requests, async || proxy.calls().len()).await;
-    assert_eq!(counted_on_dynamodb(&proxy.calls(), &url).await, told_of_dynamodb(BEGINS), "{BEGINS}");
+    assert_eq!(counted_on_dynamodb(&proxy.calls(), &url).await, stated_for_dynamodb(BEGINS), "{BEGINS}");
     drop(client);
     let _client = Client::of(store, Some(last));
-    let returned: usize = told_of_dynamodb(RETURNS)[0].parse().unwrap();
+    let returned: usize = stated_for_dynamodb(RETURNS)[0].parse().unwrap();
     reaches(RETURNS, requests + returned, async || proxy.calls().len()).await;
     let calls = proxy.calls().split_off(requests);
-    assert_eq!(counted_on_dynamodb(&calls, &url).await, told_of_dynamodb(RETURNS), "{RETURNS}");
+    assert_eq!(counted_on_dynamodb(&calls, &url).await, stated_for_dynamodb(RETURNS), "{RETURNS}");
 
     // A client that polls often: each poll is one call, the same as the last one above.
     let servers = servers.with("SSE_POLL_MS", "20");
@@ -138,6 +138,6 @@ async fn the_guide_counts_what_a_client_of_a_stream_costs_on_dynamodb() {
     .unwrap();
     for poll in proxy.calls().drain(before..) {
         assert_eq!(poll.0, "Query");
-        assert_eq!(counted_on_dynamodb(&[poll], &url).await, told_of_dynamodb(WAITS), "{WAITS}");
+        assert_eq!(counted_on_dynamodb(&[poll], &url).await, stated_for_dynamodb(WAITS), "{WAITS}");
     }
 }
