@@ -144,7 +144,7 @@ impl Ours {
                 Release::Released => Ok(()),
                 Release::Outlasted => Err(unexpected("a lock's release")),
             },
-            Acquire::Held => Err(unexpected("a lock")),
+            Acquire::Held { .. } => Err(unexpected("a lock")),
         }
     }
 

@@ -1,18 +1,20 @@
 //! Claims and locks: which events are ours to handle, and which of them have to wait for another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use metrics::counter;
 use onetap_line::webhook::Event;
 use onetap_line::{Message, Messages};
 use onetap_store::idem::{Claim, Claimed, Run};
 use onetap_store::lease::{Acquire, Request};
-use onetap_store::{Answers, Batch, Commit, Error, Key, Lease, Round, Ticket};
+use onetap_store::{Answers, Error, Key, Lease, Read, Round, Ticket};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::plan::Plan;
+use crate::profile::Profile;
 use crate::session::Session;
+use crate::user_edit::profile_key;
 
 /// How many event ids a lock's value names, and how long one may be: the value stays small for any delivery.
 const MAX_LABEL_IDS: usize = 20;
@@ -41,6 +43,8 @@ pub(crate) struct Begun<'e> {
     pub(crate) plan: Plan,
     pub(crate) claim: ClaimOutcome,
     pub(crate) lock: LockOutcome,
+    /// The user's profile, if it was read with the claim.
+    pub(crate) profile: Option<Profile>,
 }
 
 /// The outcome of an event's claim.
@@ -65,48 +69,78 @@ pub(crate) enum LockOutcome {
     LeftBehind,
 }
 
-/// Claims the events and takes the locks, in one round trip. Each is a batch of its own, because a lock that is held must
-/// not refuse a claim. Of one user's events that need the lock, the first that is ours to handle gets it.
+/// Claims the events, takes the locks and reads the profiles, in one round trip. Each is a request of its own, because a lock
+/// that is held must not refuse a claim. Of one user's events that need the lock, the first that is ours to handle gets it.
 ///
-/// An event that LINE marks as redelivered is probably a duplicate. It asks for its lock in a second round trip, after
-/// its claim was granted, so that a duplicate never keeps a new event of the user waiting. Of any other event both are
-/// [likely](Batch::likely) to be granted.
+/// An event that LINE marks as redelivered is probably a duplicate. It asks for its lock and its profile in a second round
+/// trip, after its claim was granted, so that a duplicate never keeps a new event of the user waiting. Of any other event claim
+/// and lock are likely to be granted.
 pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -> Vec<Begun<'e>> {
+    let readers = profile_readers(&events);
     let mut locks = Locks { session, labels: labels(&events), locks: HashMap::new() };
     let mut round = Round::new();
     let mut asked = Vec::new();
-    for planned in events {
-        let claim = claim(session, &planned);
-        let claim = claim.map(|claim| (round.add(hinted(claim.batch(), planned.event)), claim));
+    for (planned, reader) in events.into_iter().zip(readers) {
+        let is_redelivery = planned.event.is_redelivery;
+        let claim = claim(session, &planned).map(|claim| match is_redelivery {
+            true => round.add(claim),
+            false => round.add_likely(claim),
+        });
         let user = locked_user(session, &planned);
-        if !planned.event.is_redelivery {
+        let mut read = None;
+        if !is_redelivery {
             locks.ask(user, planned.event, &mut round);
+            read = reader.clone().map(|read| round.add(read));
         }
-        asked.push((planned, claim, user));
+        asked.push((planned, claim, user, reader, read));
     }
     let mut answers = session.send(round).await;
     locks.take(&mut answers);
 
     let mut round = Round::new();
     let mut outcomes = Vec::new();
-    for (planned, claim, user) in asked {
+    for (planned, claim, user, reader, read) in asked {
         let claim = match claim {
             None => ClaimOutcome::Ours(None),
-            Some((ticket, claim)) => claim_outcome(session, claim, answers.sent_at(), answers.take(ticket)),
+            Some(ticket) => claim_outcome(session, answers.take(ticket)),
         };
-        let user = user.filter(|_| matches!(claim, ClaimOutcome::Ours(_)));
+        let is_ours = matches!(claim, ClaimOutcome::Ours(_));
+        let user = user.filter(|_| is_ours);
         locks.ask(user, planned.event, &mut round);
-        outcomes.push((planned, claim, user));
+        let profile = read.and_then(|ticket| profile_of(&mut answers, ticket));
+        let late = reader.filter(|_| is_ours && planned.event.is_redelivery).map(|read| round.add(read));
+        outcomes.push((planned, claim, user, profile, late));
     }
-    locks.take(&mut session.send(round).await);
+    let mut answers = session.send(round).await;
+    locks.take(&mut answers);
 
-    let begun = outcomes.into_iter().map(|(Planned { event, plan }, claim, user)| {
+    let begun = outcomes.into_iter().map(|(Planned { event, plan }, claim, user, profile, late)| {
         let lock = user.map_or(LockOutcome::Unlocked, |user| locks.give(user, event));
-        Begun { event, plan, claim, lock }
+        let profile = profile.or_else(|| profile_of(&mut answers, late?));
+        Begun { event, plan, claim, lock, profile }
     });
     let begun = begun.collect();
     locks.release_unused().await;
     begun
+}
+
+/// For each event the read of its user's profile, if it needs the profile as it was before the delivery: an earlier event of
+/// the user may change it.
+fn profile_readers(events: &[Planned<'_>]) -> Vec<Option<Read>> {
+    let mut users = HashSet::new();
+    let reader = |planned: &Planned<'_>| {
+        let user = planned.event.source.user_id.as_deref()?;
+        let is_first = users.insert(user.to_owned());
+        let reads = matches!(planned.plan, Plan::Saved(_) | Plan::Recent);
+        Some(Read::new(profile_key(user).ok().filter(|_| is_first && reads)?))
+    };
+    events.iter().map(reader).collect()
+}
+
+/// The profile that was read; `None` if it was not: then its reader asks again.
+fn profile_of(answers: &mut Answers, ticket: Ticket<Read>) -> Option<Profile> {
+    let there = answers.take(ticket).ok()?;
+    Some(Profile::read(there.as_deref()))
 }
 
 /// The claim on an event, if it does anything and has an id to be known by.
@@ -119,11 +153,6 @@ fn claim(session: &Session<'_>, planned: &Planned<'_>) -> Option<Claim> {
         tracing::warn!(%error, "an event is handled without dedupe");
     };
     call.claim().inspect_err(refused).ok()
-}
-
-/// Marks the batch as likely to be applied, unless LINE marks the event as redelivered.
-fn hinted(batch: Batch, event: &Event) -> Batch {
-    if event.is_redelivery { batch } else { batch.likely() }
 }
 
 /// The user whose lock an event takes.
@@ -141,15 +170,8 @@ fn locked_user<'e>(session: &Session<'_>, planned: &Planned<'e>) -> Option<&'e s
 }
 
 /// The outcome of a claim. Events that are not ours are counted here; ours are counted when they have ended.
-fn claim_outcome(
-    session: &Session<'_>,
-    claim: Claim,
-    sent: Instant,
-    answer: Result<Commit, Error>,
-) -> ClaimOutcome {
-    let claimed = answer
-        .and_then(|answer| claim.outcome(sent, answer).inspect_err(|error| session.note_failure(error)));
-    let (outcome, label) = match claimed {
+fn claim_outcome(session: &Session<'_>, claimed: Result<Claimed, Error>) -> ClaimOutcome {
+    let (outcome, label) = match claimed.inspect_err(|error| session.note_failure(error)) {
         Ok(Claimed::Mine(run)) => return ClaimOutcome::Ours(Some(run)),
         Ok(Claimed::Done(done)) => (ClaimOutcome::Done(done.value().ok()), "replayed"),
         Ok(Claimed::Unknown) => (ClaimOutcome::Elsewhere, "unknown"),
@@ -175,13 +197,13 @@ struct Locks<'a, 'e> {
 /// One user's lock, for all events of that user in this delivery.
 enum UserLock {
     /// Its answer is on the way.
-    Asked(Request, Ticket),
+    Asked(Ticket<Request>),
     /// It is ours, and the first event that needs it gets it.
     Taken(Lease),
     /// An event of this delivery has it.
     Given,
     /// Another delivery has it, with these event ids.
-    Held { ids: String },
+    Held { ids: Option<String> },
     /// The store is down.
     Unknown,
 }
@@ -195,23 +217,18 @@ impl<'e> Locks<'_, 'e> {
         }
         let Ok(key) = Key::new(format!("processing:user:{user}")) else { return };
         let label = self.labels.get(user).map_or("", String::as_str);
-        let request = Request::new(key).ttl(config.ttl).label(label);
-        let ticket = round.add(hinted(request.batch(), event));
-        self.locks.insert(user, UserLock::Asked(request, ticket));
+        let request = Request::new(&self.session.webhook.store, key).ttl(config.ttl).label(label);
+        let ticket = if event.is_redelivery { round.add(request) } else { round.add_likely(request) };
+        self.locks.insert(user, UserLock::Asked(ticket));
     }
 
     /// Takes the answers to what was asked for.
     fn take(&mut self, answers: &mut Answers) {
         for lock in self.locks.values_mut() {
             *lock = match std::mem::replace(lock, UserLock::Unknown) {
-                UserLock::Asked(request, ticket) => match answers.take(ticket) {
-                    Ok(answer) => {
-                        let ids = request.label_of_holder(&answer).unwrap_or_default().to_owned();
-                        match request.outcome(&self.session.webhook.store, answers.sent_at(), answer) {
-                            Acquire::Acquired(lease) => UserLock::Taken(lease),
-                            Acquire::Held => UserLock::Held { ids },
-                        }
-                    }
+                UserLock::Asked(ticket) => match answers.take(ticket) {
+                    Ok(Acquire::Acquired(lease)) => UserLock::Taken(lease),
+                    Ok(Acquire::Held { label }) => UserLock::Held { ids: label },
                     Err(_) => UserLock::Unknown,
                 },
                 answered => answered,
@@ -229,11 +246,11 @@ impl<'e> Locks<'_, 'e> {
             UserLock::Taken(lease) => (UserLock::Given, LockOutcome::Held(lease)),
             UserLock::Held { ids } => {
                 let own = event.webhook_event_id.as_deref();
-                let mine = ids.split_whitespace().any(|id| Some(id) == own);
+                let mine = ids.iter().flat_map(|ids| ids.split_whitespace()).any(|id| Some(id) == own);
                 (UserLock::Held { ids }, if mine { LockOutcome::LeftBehind } else { busy() })
             }
             UserLock::Given => (UserLock::Given, busy()),
-            UserLock::Asked(..) | UserLock::Unknown => (UserLock::Unknown, LockOutcome::Unlocked),
+            UserLock::Asked(_) | UserLock::Unknown => (UserLock::Unknown, LockOutcome::Unlocked),
         };
         *lock = left;
         log_lock_outcome(event, &given);
@@ -246,7 +263,7 @@ impl<'e> Locks<'_, 'e> {
         for lock in self.locks.into_values() {
             if let UserLock::Taken(lease) = lock {
                 // Whatever the answer is: the lock ends by itself.
-                let _ = round.add(lease.release_batch());
+                let _ = round.add(lease.releasing_after(Duration::ZERO));
             }
         }
         self.session.send(round).await;

@@ -28,10 +28,15 @@ pub(crate) struct Findings {
     pub(crate) forecast_to_store: Option<Batch>,
 }
 
-/// Looks up what `event` asks for.
-pub(crate) async fn look_up(session: &Session<'_>, event: &Event, plan: &Plan) -> Findings {
+/// Looks up what `event` asks for. `profile` is the user's, if it was read before.
+pub(crate) async fn look_up(
+    session: &Session<'_>,
+    event: &Event,
+    plan: &Plan,
+    profile: Option<Profile>,
+) -> Findings {
     let mut result = ForecastResult::default();
-    let (answer, user_edit) = answer_and_edit(session, event, plan, &mut result).await;
+    let (answer, user_edit) = answer_and_edit(session, event, plan, profile, &mut result).await;
     Findings { answer, user_edit, forecast: result.outcome, forecast_to_store: result.to_store }
 }
 
@@ -40,9 +45,14 @@ async fn answer_and_edit(
     session: &Session<'_>,
     event: &Event,
     plan: &Plan,
+    profile: Option<Profile>,
     result: &mut ForecastResult,
 ) -> (Option<Messages>, Option<UserEdit>) {
     let user = event.source.user_id.as_deref();
+    let profile = async || match profile {
+        Some(profile) => Some(profile),
+        None => read_profile(session, user).await,
+    };
     let at = happened_at_ms(event, session.now.unix());
     let busy = || Some(replies::text(replies::BUSY));
     // A user who writes to the bot alone follows it.
@@ -64,11 +74,11 @@ async fn answer_and_edit(
             let edit = user.and_then(|user| UserEdit::profile(user, changes, Some(answer.clone())).ok());
             (Some(answer), edit)
         }
-        Plan::Saved(saved) => match profile(session, user).await {
+        Plan::Saved(saved) => match profile().await {
             Some(profile) => (Some(saved_forecast(session, &profile, *saved, result).await), None),
             None => (busy(), None),
         },
-        Plan::Recent => match profile(session, user).await {
+        Plan::Recent => match profile().await {
             Some(profile) => (Some(replies::recent(&profile.recent())), None),
             None => (busy(), None),
         },
@@ -166,7 +176,7 @@ pub(crate) fn erasure(session: &Session<'_>, user: &str) -> Result<Erasure, Erro
 }
 
 /// A user's profile; `None` where it cannot be known.
-async fn profile(session: &Session<'_>, user: Option<&str>) -> Option<Profile> {
+async fn read_profile(session: &Session<'_>, user: Option<&str>) -> Option<Profile> {
     let key = profile_key(user?).ok()?;
     let there = session.get(&key).await.ok()?;
     Some(Profile::read(there.as_deref()))

@@ -1,5 +1,7 @@
 //! Handles one event: its writes are committed before the reply is sent, and its lock is released after it.
 
+use std::time::Duration;
+
 use metrics::{counter, histogram};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
@@ -12,6 +14,7 @@ use crate::claims::{Begun, ClaimOutcome, LockOutcome, Marker, count_dedupe};
 use crate::erasing::{Removal, hide_surplus, remove_hidden_records};
 use crate::look_up::{Findings, erasure, look_up};
 use crate::plan::Plan;
+use crate::profile::Profile;
 use crate::replies;
 use crate::reply::{Replied, reply};
 use crate::session::Session;
@@ -21,7 +24,7 @@ use crate::{Ended, Ending};
 /// Handles one event, and says how it ended.
 pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> Ending {
     let start = Instant::now();
-    let Begun { event, plan, claim, lock } = begun;
+    let Begun { event, plan, claim, lock, profile } = begun;
     if event.is_redelivery {
         counter!("line_redelivery_total").increment(1);
     }
@@ -48,9 +51,11 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
             ended.into()
         }
         (ClaimOutcome::Ours(run), LockOutcome::Held(lease)) => {
-            work(session, event, &plan, run, Some(lease)).await
+            work(session, event, &plan, profile, run, Some(lease)).await
         }
-        (ClaimOutcome::Ours(run), LockOutcome::Unlocked) => work(session, event, &plan, run, None).await,
+        (ClaimOutcome::Ours(run), LockOutcome::Unlocked) => {
+            work(session, event, &plan, profile, run, None).await
+        }
     };
     let (kind, ended) = (event.kind.label(), ending.ended);
     counter!("line_webhook_events_total", "event_type" => kind, "outcome" => ended.label()).increment(1);
@@ -72,10 +77,12 @@ async fn work(
     session: &Session<'_>,
     event: &Event,
     plan: &Plan,
+    profile: Option<Profile>,
     mut run: Option<Run>,
     lease: Option<Lease>,
 ) -> Ending {
-    let Findings { answer, user_edit, forecast, forecast_to_store } = look_up(session, event, plan).await;
+    let Findings { answer, user_edit, forecast, forecast_to_store } =
+        look_up(session, event, plan, profile).await;
     let user_edit = match user_edit {
         Some(user_edit) if session.store_is_up() => user_edit,
         not_written => {
@@ -239,22 +246,22 @@ async fn finish(session: &Session<'_>, event: &Event, ended: Ended, last: LastWr
     let record = record.map(|record| (round.add(record.batch()), record));
     // A refusal means that another instance has kept one meanwhile.
     let _ = forecast_to_store.map(|batch| round.add(batch));
-    let lease = lease.map(|lease| (round.add(release_batch(session, &lease, ended)), lease));
+    let lease = lease.map(|lease| round.add(lease.releasing_after(min_hold(session, ended))));
     let mut answers = session.send(round).await;
     if let Some((ticket, record)) = record {
         record.count(answers.take(ticket));
     }
-    if let Some((ticket, lease)) = lease {
-        log_release(event, answers.take(ticket).map(|answer| lease.released(answer)));
+    if let Some(ticket) = lease {
+        log_release(event, answers.take(ticket));
     }
 }
 
-/// The batch that releases an event's lock. Only an event that is done has a cooldown: one that LINE sends again would meet its
-/// own lock.
-fn release_batch(session: &Session<'_>, lease: &Lease, ended: Ended) -> Batch {
+/// How long an event's lock is kept at least. Only an event that is done has a cooldown: one that LINE sends again would meet
+/// its own lock.
+fn min_hold(session: &Session<'_>, ended: Ended) -> Duration {
     match &session.webhook.config.lock {
-        Some(lock) if !ended.comes_again() => lease.release_batch_after(lock.min_hold),
-        _ => lease.release_batch(),
+        Some(lock) if !ended.comes_again() => lock.min_hold,
+        _ => Duration::ZERO,
     }
 }
 

@@ -296,6 +296,14 @@ impl Batch {
         self.writes.iter().any(marked) || self.writes.iter().all(harmless)
     }
 
+    /// The key, if the batch is only a check for its absence: a read, whose refusal contains the value.
+    pub(crate) fn read_key(&self) -> Option<&Key> {
+        match self.writes.as_slice() {
+            [Write::Check { key, expect: Expect::Absent }] => Some(key),
+            _ => None,
+        }
+    }
+
     /// Whether the batch notifies a channel.
     #[cfg(any(feature = "redis", feature = "upstash"))]
     pub(crate) fn publishes(&self) -> bool {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::log::MIN_TTL;
-use crate::{Batch, Commit, Error, Expect, Found, Key, Refusal, Store};
+use crate::{Batch, Commit, Error, Expect, Found, Key, Refusal, Request as _, Store};
 
 /// A random token that no other owner has.
 pub fn unique_token() -> String {
@@ -32,16 +32,15 @@ pub fn unique_token() -> String {
 /// The TTL of a lease, unless another one is set. It limits how long others wait for a holder that died.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// A request for a lease: [acquire](Request::acquire) it, or send its [batch](Request::batch) together with others, in a
-/// [`Round`](crate::Round).
+/// A request for a lease: [acquire](Request::acquire) it, or send it together with others, in a [`Round`](crate::Round).
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
 /// # use onetap_store::{Key, Memory, Store, lease::{Acquire, Request}};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onetap_store::Error> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
-/// let request = Request::new(Key::new("report:today")?).ttl(Duration::from_secs(5));
-/// if let Acquire::Acquired(lease) = request.acquire(&store).await? {
+/// let request = Request::new(&store, Key::new("report:today")?).ttl(Duration::from_secs(5));
+/// if let Acquire::Acquired(lease) = request.acquire().await? {
 ///     // … the work …
 ///     let _ = lease.release().await?;
 /// }
@@ -49,6 +48,7 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone)]
 pub struct Request {
+    store: Arc<dyn Store>,
     key: Key,
     token: String,
     ttl: Duration,
@@ -56,8 +56,8 @@ pub struct Request {
 
 impl Request {
     /// A request for `key`, with a token of its own.
-    pub fn new(key: Key) -> Request {
-        Request { key, token: unique_token(), ttl: DEFAULT_TTL }
+    pub fn new(store: &Arc<dyn Store>, key: Key) -> Request {
+        Request { store: Arc::clone(store), key, token: unique_token(), ttl: DEFAULT_TTL }
     }
 
     /// Sets how long the lease lasts unless it is renewed ([`DEFAULT_TTL`]).
@@ -74,44 +74,40 @@ impl Request {
         self
     }
 
-    /// The label of the current holder, if `answer` is a refusal and the holder has a label.
-    pub fn label_of_holder<'a>(&self, answer: &'a Commit) -> Option<&'a str> {
-        let Commit::Refused(refusal) = answer else { return None };
-        let (_, label) = refusal.get(&self.key)?.text()?.split_once(' ')?;
-        Some(label)
-    }
-
     /// Acquires the lease, if nobody holds it.
-    pub async fn acquire(self, store: &Arc<dyn Store>) -> Result<Acquire, Error> {
+    pub async fn acquire(self) -> Result<Acquire, Error> {
         let sent = Instant::now();
-        let answer = match store.commit(&self.batch()).await {
+        let answer = match self.store.commit(&self.batch()).await {
             // The first send may have been applied. The same request again shows that: it cannot acquire twice.
             Err(error) if error.maybe_applied() => {
-                store.commit(&self.batch()).await.map_err(Error::after_a_lost_reply)?
+                self.store.commit(&self.batch()).await.map_err(Error::after_a_lost_reply)?
             }
             answer => answer?,
         };
-        Ok(self.outcome(store, sent, answer))
+        self.outcome(sent, answer)
     }
+}
+
+impl crate::Request for Request {
+    type Outcome = Acquire;
 
     /// The batch that acquires the lease. It is idempotent: a second send is refused with its own token.
-    pub fn batch(&self) -> Batch {
+    fn batch(&self) -> Batch {
         Batch::new().put(&self.key, Expect::Absent, self.token.as_str(), self.ttl)
     }
 
-    /// Interprets the store's answer. `sent` is the time of the first send.
-    pub fn outcome(self, store: &Arc<dyn Store>, sent: Instant, answer: Commit) -> Acquire {
-        let mine = match answer {
-            Commit::Applied(_) => true,
-            Commit::Refused(refusal) => refusal.get(&self.key) == Some(Found::Text(&self.token)),
+    fn outcome(self, sent_at: Instant, answer: Commit) -> Result<Acquire, Error> {
+        let there = match &answer {
+            Commit::Applied(_) => Some(self.token.as_str()),
+            Commit::Refused(refusal) => refusal.get(&self.key).and_then(Found::text),
         };
-        let until = sent + self.ttl;
-        if mine && Instant::now() < until {
-            let Request { key, token, ttl } = self;
-            Acquire::Acquired(Lease { store: Arc::clone(store), key, token, ttl, since: sent, until })
-        } else {
-            Acquire::Held
+        let until = sent_at + self.ttl;
+        if there == Some(self.token.as_str()) && Instant::now() < until {
+            let Request { store, key, token, ttl } = self;
+            return Ok(Acquire::Acquired(Lease { store, key, token, ttl, since: sent_at, until }));
         }
+        let label = there.and_then(|token| token.split_once(' ')).map(|(_, label)| label.to_owned());
+        Ok(Acquire::Held { label })
     }
 }
 
@@ -121,14 +117,25 @@ impl fmt::Debug for Request {
     }
 }
 
-/// The answer to [`Lease::acquire`].
-#[derive(Debug)]
+/// The answer to [`Lease::acquire`]. `Debug` shows no label.
 #[must_use]
 pub enum Acquire {
     /// The caller holds it until it expires or is released.
     Acquired(Lease),
-    /// Somebody else holds it, or the answer arrived after the lease had expired.
-    Held,
+    /// Another caller holds it, or the answer arrived after the lease had expired.
+    Held {
+        /// The [label](Request::label) of the holder, if it has one.
+        label: Option<String>,
+    },
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Acquire::Acquired(lease) => f.debug_tuple("Acquired").field(lease).finish(),
+            Acquire::Held { .. } => f.write_str("Held"),
+        }
+    }
 }
 
 /// The answer to [`Lease::renew`].
@@ -170,7 +177,7 @@ pub struct Lease {
 impl Lease {
     /// Acquires `key` for [`DEFAULT_TTL`], if nobody holds it. [`Request`] has the settings.
     pub async fn acquire(store: &Arc<dyn Store>, key: Key) -> Result<Acquire, Error> {
-        Request::new(key).acquire(store).await
+        Request::new(store, key).acquire().await
     }
 
     /// Renews the lease for its TTL from now, if it is still held.
@@ -207,6 +214,11 @@ impl Lease {
             answer => answer?,
         };
         Ok(self.released(answer))
+    }
+
+    /// The release of the lease after a minimum hold, to be sent together with others in a [`Round`](crate::Round).
+    pub fn releasing_after(self, min_hold: Duration) -> Releasing {
+        Releasing { lease: self, min_hold }
     }
 
     /// The batch that releases the lease, for callers that send it together with others.
@@ -266,6 +278,25 @@ impl fmt::Debug for Lease {
     }
 }
 
+/// A request to release a lease, from [`Lease::releasing_after`].
+#[derive(Debug)]
+pub struct Releasing {
+    lease: Lease,
+    min_hold: Duration,
+}
+
+impl crate::Request for Releasing {
+    type Outcome = Release;
+
+    fn batch(&self) -> Batch {
+        self.lease.release_batch_after(self.min_hold)
+    }
+
+    fn outcome(self, _: Instant, answer: Commit) -> Result<Release, Error> {
+        Ok(self.lease.released(answer))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -279,9 +310,9 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     async fn acquired(store: &Arc<dyn Store>, key: &Key) -> Lease {
-        match Request::new(key.clone()).ttl(TTL).acquire(store).await.unwrap() {
+        match Request::new(store, key.clone()).ttl(TTL).acquire().await.unwrap() {
             Acquire::Acquired(lease) => lease,
-            Acquire::Held => panic!("held"),
+            Acquire::Held { .. } => panic!("held"),
         }
     }
 

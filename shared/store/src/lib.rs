@@ -63,7 +63,7 @@ pub use read_to_end::read_to_end;
 pub use redis::Redis;
 #[cfg(feature = "upstash")]
 pub use redis::Upstash;
-pub use round::{Answers, Round, Ticket};
+pub use round::{Answers, Read, Request, Round, Ticket};
 pub use seq::seq_of;
 pub use warm_up::{WARM_UP_TIMEOUT, warm_up};
 

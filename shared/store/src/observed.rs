@@ -44,10 +44,21 @@ fn kind(key: &Key) -> &'static str {
     }
 }
 
-fn written(answer: &Result<Commit, Error>) {
-    match answer {
-        Ok(answer) => tracing::debug!(success = matches!(answer, Commit::Applied(_)), "kv_set"),
-        Err(error) => failed("set", error),
+fn found(key: &Key, found: bool) {
+    let name = if found { "kv_hit_total" } else { "kv_miss_total" };
+    counter!(name, "kind" => kind(key)).increment(1);
+    tracing::debug!(found, "kv_get");
+}
+
+/// A batch that only reads counts as a read.
+fn committed(batch: &Batch, answer: &Result<Commit, Error>) {
+    match (batch.read_key(), answer) {
+        (Some(key), Ok(answer)) => found(key, matches!(answer, Commit::Refused(_))),
+        (Some(_), Err(error)) => failed("get", error),
+        (None, Ok(answer)) => {
+            tracing::debug!(success = matches!(answer, Commit::Applied(_)), "kv_set");
+        }
+        (None, Err(error)) => failed("set", error),
     }
 }
 
@@ -59,11 +70,7 @@ impl Store for Observed {
         histogram!("kv_get_latency").record(start.elapsed());
         match &answer {
             Ok(values) => {
-                for (key, found) in keys.iter().zip(values.iter().map(Option::is_some)) {
-                    let name = if found { "kv_hit_total" } else { "kv_miss_total" };
-                    counter!(name, "kind" => kind(key)).increment(1);
-                    tracing::debug!(found, "kv_get");
-                }
+                keys.iter().zip(values).for_each(|(key, value)| found(key, value.is_some()));
             }
             Err(error) => failed("get", error),
         }
@@ -74,7 +81,7 @@ impl Store for Observed {
         let start = Instant::now();
         let answer = self.0.commit(batch).await;
         histogram!("kv_set_latency").record(start.elapsed());
-        written(&answer);
+        committed(batch, &answer);
         answer
     }
 
@@ -82,7 +89,7 @@ impl Store for Observed {
         let start = Instant::now();
         let answers = self.0.commit_each(batches).await;
         histogram!("kv_set_latency").record(start.elapsed());
-        answers.iter().for_each(written);
+        batches.iter().zip(&answers).for_each(|(batch, answer)| committed(batch, answer));
         answers
     }
 

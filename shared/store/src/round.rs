@@ -1,32 +1,83 @@
-//! Several batches in one round trip, each answered by its ticket.
+//! Several requests in one round trip, each answered by its ticket.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::{Batch, Commit, Error, Store};
+use crate::{Batch, Commit, Error, Expect, Found, Key, Store};
 
-/// Batches that are sent together and committed each by itself ([`Store::commit_each`]). Every batch that is added has a
-/// ticket, and its answer is taken by that ticket, so that no caller matches two lists by their indices.
+/// What a [`Round`] can ask of a store: a batch to send, and what the store's answer to it means. A [`Batch`] is its own
+/// request, and its outcome is the [`Commit`].
+pub trait Request {
+    /// What the caller gets.
+    type Outcome;
+
+    /// The batch that is sent.
+    fn batch(&self) -> Batch;
+
+    /// What the store's answer means, for a batch first sent at `sent_at`.
+    fn outcome(self, sent_at: Instant, answer: Commit) -> Result<Self::Outcome, Error>;
+}
+
+impl Request for Batch {
+    type Outcome = Commit;
+
+    fn batch(&self) -> Batch {
+        self.clone()
+    }
+
+    fn outcome(self, _: Instant, answer: Commit) -> Result<Commit, Error> {
+        Ok(answer)
+    }
+}
+
+/// A read of one key, in the round trip of other requests. The outcome is the value, if there is one.
+#[derive(Clone, Debug)]
+pub struct Read(Key);
+
+impl Read {
+    /// A read of `key`. Several keys are several requests.
+    pub fn new(key: Key) -> Read {
+        Read(key)
+    }
+}
+
+impl Request for Read {
+    type Outcome = Option<String>;
+
+    /// A check for an absent key: if there is a value, the check is refused, and the refusal contains the value.
+    fn batch(&self) -> Batch {
+        Batch::new().check(&self.0, Expect::Absent)
+    }
+
+    fn outcome(self, _: Instant, answer: Commit) -> Result<Option<String>, Error> {
+        Ok(match answer {
+            Commit::Applied(_) => None,
+            Commit::Refused(refusal) => refusal.get(&self.0).and_then(Found::text).map(str::to_owned),
+        })
+    }
+}
+
+/// Requests that are sent together and answered each by itself ([`Store::commit_each`]). Every request that is added has a
+/// ticket, and its outcome is taken by that ticket, so that no caller matches two lists by their indices.
 ///
 /// ```
-/// # use std::{sync::Arc, time::Duration};
-/// # use onetap_store::{Key, Lease, Memory, Round, Store, idem::{Claimed, Idempotency}, lease};
+/// # use std::sync::Arc;
+/// # use onetap_store::{Key, Memory, Read, Round, Store, idem::{Claimed, Idempotency}, lease};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
 /// # let idem = Idempotency::new(store.clone());
-/// let claim = idem.call("event:42").claim()?;
-/// let lock = lease::Request::new(Key::new("lock:7")?);
-///
 /// let mut round = Round::new();
-/// let claimed = round.add(claim.batch());
-/// let locked = round.add(lock.batch());
+/// let claim = round.add(idem.call("event:42").claim()?);
+/// let lock = round.add(lease::Request::new(&store, Key::new("lock:7")?));
+/// let profile = round.add(Read::new(Key::new("profile:7")?));
 /// let mut answers = round.send(&*store).await; // one round trip
 ///
-/// let claimed = claim.outcome(answers.sent_at(), answers.take(claimed)?)?;
-/// let locked = lock.outcome(&store, answers.sent_at(), answers.take(locked)?);
+/// let (claimed, locked) = (answers.take(claim)?, answers.take(lock)?);
+/// let profile: Option<String> = answers.take(profile)?;
 /// # assert!(matches!((claimed, locked), (Claimed::Mine(_), lease::Acquire::Acquired(_))));
+/// # assert_eq!(profile, None);
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Default)]
@@ -37,12 +88,12 @@ pub struct Round {
     batches: Vec<Batch>,
 }
 
-/// Names one batch of a [`Round`], whose answer it takes once.
-#[derive(Debug)]
-#[must_use = "the batch's answer is taken with it"]
-pub struct Ticket {
+/// A request that was added to a [`Round`], whose outcome it takes once.
+#[must_use = "the outcome of the request is taken with it"]
+pub struct Ticket<R = Batch> {
     round: Arc<()>,
     batch: usize,
+    request: R,
 }
 
 /// The answers to a [`Round`].
@@ -53,18 +104,29 @@ pub struct Answers {
 }
 
 impl Round {
-    /// A round without a batch.
+    /// A round without a request.
     pub fn new() -> Round {
         Round::default()
     }
 
-    /// Adds a batch.
-    pub fn add(&mut self, batch: Batch) -> Ticket {
-        self.batches.push(batch);
-        Ticket { round: Arc::clone(&self.id), batch: self.batches.len() - 1 }
+    /// Adds a request.
+    pub fn add<R: Request>(&mut self, request: R) -> Ticket<R> {
+        let batch = request.batch();
+        self.push(request, batch)
     }
 
-    /// Sends the batches; an empty round makes no call.
+    /// Adds a request whose batch is [likely](Batch::likely) to be applied.
+    pub fn add_likely<R: Request>(&mut self, request: R) -> Ticket<R> {
+        let batch = request.batch().likely();
+        self.push(request, batch)
+    }
+
+    fn push<R>(&mut self, request: R, batch: Batch) -> Ticket<R> {
+        self.batches.push(batch);
+        Ticket { round: Arc::clone(&self.id), batch: self.batches.len() - 1, request }
+    }
+
+    /// Sends the requests; an empty round makes no call.
     pub async fn send(&self, store: &dyn Store) -> Answers {
         let sent_at = Instant::now();
         let answers = match self.batches.as_slice() {
@@ -85,7 +147,7 @@ impl Round {
         Answers { round: Arc::clone(&self.id), sent_at, answers: answers.into_iter().map(Some).collect() }
     }
 
-    /// Answers every batch with `error`: for a round that is not sent, or that took too long.
+    /// Answers every request with `error`: for a round that is not sent, or that took too long.
     pub fn fail(&self, error: &Error) -> Answers {
         self.answered(Instant::now(), self.batches.iter().map(|_| Err(error.clone())).collect())
     }
@@ -93,22 +155,30 @@ impl Round {
 
 impl Answers {
     /// When the round was sent. The leases that it took begin here.
-    pub fn sent_at(&self) -> Instant {
+    #[cfg(feature = "sqs")]
+    pub(crate) fn sent_at(&self) -> Instant {
         self.sent_at
     }
 
-    /// The answer to the batch that `ticket` names. A ticket of another round is an error.
-    pub fn take(&mut self, ticket: Ticket) -> Result<Commit, Error> {
+    /// The outcome of the request that `ticket` names. A ticket of another round is an error.
+    pub fn take<R: Request>(&mut self, ticket: Ticket<R>) -> Result<R::Outcome, Error> {
         if !Arc::ptr_eq(&self.round, &ticket.round) {
             return Err(Error::unknown("the ticket is of another round"));
         }
         let answer = self.answers.get_mut(ticket.batch).and_then(Option::take);
-        answer.unwrap_or_else(|| Err(Error::unknown("the store left a batch unanswered")))
+        let answer = answer.unwrap_or_else(|| Err(Error::unknown("the store left a request unanswered")))?;
+        ticket.request.outcome(self.sent_at, answer)
     }
 
     /// The errors among the answers that were not taken yet.
     pub fn errors(&self) -> impl Iterator<Item = &Error> {
         self.answers.iter().flatten().filter_map(|answer| answer.as_ref().err())
+    }
+}
+
+impl<R> fmt::Debug for Ticket<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("batch", &self.batch).finish_non_exhaustive()
     }
 }
 
@@ -123,8 +193,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Memory;
     use crate::testing::Faulty;
-    use crate::{Expect, Found, Key, Memory};
 
     fn put(name: &str, value: &str) -> Batch {
         Batch::new().put(&Key::new(name).unwrap(), Expect::Absent, value, Duration::from_secs(60))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onetap_store::idem::{Claimed, Committed};
 use onetap_store::lease::{self, Acquire, Release, Renewal};
-use onetap_store::{Batch, Commit, Edit, Error, Expect, Found, Key, Lease, Round, Values, edit};
+use onetap_store::{Batch, Commit, Edit, Error, Expect, Found, Key, Lease, Read, Round, Values, edit};
 use tokio::time::sleep;
 
 use super::check::number;
@@ -19,9 +19,11 @@ impl Client {
         let data = data_of(&lock);
         let ttl = self.plan.lease;
         let call_id = self.begin_acquire(&lock);
-        let mut lease = match lease::Request::new(lock.clone()).ttl(ttl).acquire(&self.store).await {
+        let mut lease = match lease::Request::new(&self.store, lock.clone()).ttl(ttl).acquire().await {
             Ok(Acquire::Acquired(lease)) => lease,
-            Ok(Acquire::Held) => return self.journal.answer(call_id, Answer::Nothing("held".to_owned())),
+            Ok(Acquire::Held { .. }) => {
+                return self.journal.answer(call_id, Answer::Nothing("held".to_owned()));
+            }
             Err(error) => return self.journal.answer(call_id, (&error).into()),
         };
         let token = token(&lease);
@@ -48,19 +50,21 @@ impl Client {
         let execute = self.journal.call(Layer::Api, Call::Execute { key: key.clone(), counter: None });
         let acquire = self.begin_acquire(&lock);
         let claim = self.idem.call(&key).claim().expect("a short key");
-        let request = lease::Request::new(lock.clone()).ttl(self.plan.lease);
-        let is_likely = self.seed.percent(50);
-        let like = |batch: Batch| if is_likely { batch.likely() } else { batch };
+        let request = lease::Request::new(&self.store, lock.clone()).ttl(self.plan.lease);
         let mut round = Round::new();
-        let (claimed, locked) = (round.add(like(claim.batch())), round.add(like(request.batch())));
+        let (claimed, locked) = match self.seed.percent(50) {
+            true => (round.add_likely(claim), round.add_likely(request)),
+            false => (round.add(claim), round.add(request)),
+        };
+        // The recorder around the store writes down what it brings.
+        let _data = round.add(Read::new(data_of(&self.key("lock", 2))));
         let mut answers = round.send(&*self.store).await;
-        let sent_at = answers.sent_at();
-        let lease = match answers.take(locked).map(|answer| request.outcome(&self.store, sent_at, answer)) {
+        let lease = match answers.take(locked) {
             Ok(Acquire::Acquired(lease)) => {
                 self.journal.answer(acquire, Answer::Acquired(token(&lease)));
                 Some(lease)
             }
-            Ok(Acquire::Held) => {
+            Ok(Acquire::Held { .. }) => {
                 self.journal.answer(acquire, Answer::Nothing("held".to_owned()));
                 None
             }
@@ -69,7 +73,7 @@ impl Client {
                 None
             }
         };
-        let claimed = answers.take(claimed).and_then(|answer| claim.outcome(sent_at, answer));
+        let claimed = answers.take(claimed);
         let work = self.work();
         sleep(work).await;
 

@@ -314,13 +314,13 @@ async fn a_cooldown_counts_from_the_tap_and_ends_with_the_locks_ttl() {
 
 #[tokio::test]
 async fn a_cooldown_costs_no_round_trip() {
-    for (min_hold, next_tap) in [("0", 4), ("60000", 2)] {
+    for (min_hold, next_tap) in [("0", 3), ("60000", 2)] {
         let counting = Faulty::counting(memory());
         let variables = [("PROCESSING_LOCK_MIN_HOLD_MS", min_hold)];
         let (bot, user) = bot_with_home(counting.clone(), &variables).await;
         let event = tap(&user, HOME);
         for (event, calls, what) in [
-            (event.clone(), 4, "claim and lock, the profile, the kept forecast, marker and release"),
+            (event.clone(), 3, "claim, lock and the profile, the kept forecast, marker and release"),
             (tap(&user, HOME), next_tap, "in the cooldown: claim and lock, marker"),
             (redelivered(&event), 1, "claim"),
         ] {

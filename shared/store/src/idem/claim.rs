@@ -44,11 +44,10 @@ pub(super) fn lease(policy: Policy, usual: Duration, deadline: Option<Instant>) 
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
 /// # let idem = Idempotency::new(store.clone());
 /// # let (lock, release, writes) = (Batch::new(), Batch::new(), Batch::new());
-/// let claim = idem.call("event:42").claim()?;
 /// let mut round = Round::new();
-/// let (claimed, _locked) = (round.add(claim.batch()), round.add(lock));
+/// let (claim, _lock) = (round.add(idem.call("event:42").claim()?), round.add(lock));
 /// let mut answers = round.send(&*store).await;
-/// if let Claimed::Mine(run) = claim.outcome(answers.sent_at(), answers.take(claimed)?)? {
+/// if let Claimed::Mine(run) = answers.take(claim)? {
 ///     // … the work …
 ///     let mut round = Round::new();
 ///     let (recorded, _released) = (round.add(writes.and(run.commit_batch(&"done"))), round.add(release));
@@ -347,6 +346,18 @@ impl Done {
 pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl crate::Request for Claim {
+    type Outcome = Claimed;
+
+    fn batch(&self) -> Batch {
+        Claim::batch(self)
+    }
+
+    fn outcome(self, sent_at: Instant, answer: Commit) -> Result<Claimed, crate::Error> {
+        Claim::outcome(self, sent_at, answer)
+    }
 }
 
 impl fmt::Debug for Claim {

@@ -320,11 +320,15 @@ impl Reply {
         }
     }
 
-    /// Decodes the reply to [`Command::set_if_absent`].
-    pub(super) fn set_if_absent(self, batch: &Batch, get: bool) -> Result<Outcome, ServerError> {
+    /// Decodes the reply to a read, or to [`Command::set_if_absent`] with this `get`.
+    pub(super) fn plain_outcome(self, batch: &Batch, get: bool) -> Result<Outcome, ServerError> {
+        let is_read = batch.read_key().is_some();
+        let get = get || is_read;
         match self {
             // A log, or the empty stream of another program.
             Reply::Error(error) if get && error.is_wrong_type() => Ok(Outcome::Exists),
+            // A server that does not have the command.
+            Reply::Error(error) if is_read && error.is_unknown() => Ok(Outcome::Exists),
             Reply::Error(error) => Err(error),
             Reply::Nil if !get => Ok(Outcome::Exists),
             Reply::Nil => Ok(Outcome::Done(Commit::Applied(Vec::new()))),

@@ -127,7 +127,7 @@ impl<T: Transport> Scripted<T> {
             for (sending, reply) in group.iter_mut().zip(replies) {
                 sending.lost |= resent;
                 let outcome = match plain {
-                    true => reply.set_if_absent(sending.batch, T::SET_NX_RETURNS_VALUE),
+                    true => reply.plain_outcome(sending.batch, T::SET_NX_RETURNS_VALUE),
                     false => reply.outcome(sending.batch, &sending.judged),
                 };
                 let error = match outcome {
@@ -252,10 +252,13 @@ fn plain_batches<T: Transport>(batches: &[&Batch]) -> Vec<bool> {
     batches.iter().map(plain).collect()
 }
 
-/// A put of an absent key (a claim or a lock) needs no script. If it is refused, the GET option of SET returns the stored value.
-/// Upstash's SET does not return it, so a refusal there costs a second request with the script. Only a batch that is likely to be
-/// applied is sent as SET there.
+/// A read of one key needs no script, nor does a put of an absent key (a claim or a lock). If the put is refused, the GET option
+/// of SET returns the stored value. Upstash's SET does not return it, so a refusal there costs a second request with the script.
+/// Only a put that is likely to be applied is sent as SET there.
 fn plain_command<T: Transport>(batch: &Batch) -> Option<Command<'_>> {
+    if let Some(key) = batch.read_key() {
+        return Some(Command::of([T::READ.0, key.as_str()]));
+    }
     if T::SET_NX_RETURNS_VALUE || batch.is_likely() {
         Command::set_if_absent(batch, T::SET_NX_RETURNS_VALUE)
     } else {

@@ -192,6 +192,26 @@ async fn the_values_of_a_batch_are_read_with_one_command_and_with_two_where_some
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
+async fn a_read_among_the_requests_of_a_round_costs_one_command() {
+    let billed = Billed::open().await;
+    assert!(applied(&billed.store.commit(&billed.claim("profile", "home")).await));
+    let read = |name: &str| onetap_store::Request::batch(&onetap_store::Read::new(billed.names.key(name)));
+    let round =
+        [billed.claim("claim", "mine").likely(), billed.claim("lock", "mine").likely(), read("profile")];
+    let (answers, cost) = billed.cost(&round).await;
+    assert!(applied(&answers[0]) && applied(&answers[1]), "{answers:?}");
+    assert_eq!((refused_by(&answers[2]), cost), (Some("home"), (1, 3)), "SET, SET, GETEX");
+    let log = onetap_store::Log::new(billed.names.key("log").as_str()).unwrap();
+    let append = Batch::new().append(&log, "x", onetap_store::Keep::all_for(HOUR));
+    assert!(applied(&billed.store.commit(&append).await));
+    let (answers, cost) = billed.cost(&[read("log"), read("absent")]).await;
+    assert!(matches!(answers[0], Err(onetap_store::Error::Decode { .. })), "{answers:?}");
+    assert!(applied(&answers[1]), "{answers:?}");
+    assert_eq!(cost, (2, 5), "GETEX, GETEX; EVALSHA, GET, XLEN: a log is told from a value by the script");
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
 async fn one_or_two_values_cost_a_command_each_and_more_of_them_three() {
     let billed = Billed::open().await;
     let keys: Vec<Key> = (0..5).map(|n| billed.names.key(&n.to_string())).collect();

@@ -69,14 +69,14 @@ async fn two_clocks_a_lease_apart_may_hold_one_lock_and_only_one_writes_under_it
     let (_server, slow, fast) = two_clocks(LEASE.as_millis() as i64 + 1).await;
     let names = Names::new();
     let (lock, key) = (names.key("lock"), names.key("k"));
-    let take = async |store: &Arc<dyn Store>| match Request::new(lock.clone())
+    let take = async |store: &Arc<dyn Store>| match Request::new(store, lock.clone())
         .ttl(LEASE)
-        .acquire(store)
+        .acquire()
         .await
         .unwrap()
     {
         Acquire::Acquired(lease) => lease,
-        Acquire::Held => panic!("held"),
+        Acquire::Held { .. } => panic!("held"),
     };
     let (first, second) = (take(&slow).await, take(&fast).await);
     let write = |text: &str| Batch::new().put(&key, Expect::Absent, text, LEASE);

@@ -29,7 +29,7 @@ async fn lock_and_release(store: &Arc<dyn Store>, names: &Names) {
     let Acquire::Acquired(lease) = Lease::acquire(store, names.key("lock")).await.unwrap() else {
         panic!("held");
     };
-    assert!(matches!(Lease::acquire(store, names.key("lock")).await, Ok(Acquire::Held)));
+    assert!(matches!(Lease::acquire(store, names.key("lock")).await, Ok(Acquire::Held { .. })));
     let _ = lease.release().await.unwrap();
 }
 

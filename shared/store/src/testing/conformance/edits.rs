@@ -192,7 +192,8 @@ pub async fn a_recorded_edit_of_a_run_that_was_taken_over_writes_nothing(store: 
 pub async fn an_edit_under_a_lost_lease_writes_nothing(store: Arc<dyn Store>) {
     let names = Names::new();
     let (key, lock) = (names.key("edited"), names.key("lock"));
-    let Acquire::Acquired(lease) = Request::new(lock.clone()).ttl(HOUR).acquire(&store).await.unwrap() else {
+    let Acquire::Acquired(lease) = Request::new(&store, lock.clone()).ttl(HOUR).acquire().await.unwrap()
+    else {
         panic!("nobody else asked")
     };
     let edit = || Edit::of(&key).guarded_by(&lease);
@@ -266,7 +267,7 @@ pub async fn a_removal_is_known_by_its_record_after_a_lost_reply(store: Arc<dyn 
 pub async fn a_held_lease_outlives_a_lost_request(store: Arc<dyn Store>) {
     let names = Names::new();
     let key = names.key("edited");
-    let Acquire::Acquired(lease) = Request::new(names.key("lock")).ttl(HOUR).acquire(&store).await.unwrap()
+    let Acquire::Acquired(lease) = Request::new(&store, names.key("lock")).ttl(HOUR).acquire().await.unwrap()
     else {
         panic!("nobody else asked")
     };
@@ -279,7 +280,8 @@ pub async fn a_held_lease_outlives_a_lost_request(store: Arc<dyn Store>) {
 pub async fn an_edit_with_a_record_that_loses_its_lease_frees_its_key(store: Arc<dyn Store>) {
     let names = Names::new();
     let (key, lock, id) = (names.key("edited"), names.key("lock"), format!("{names:?}"));
-    let Acquire::Acquired(lease) = Request::new(lock.clone()).ttl(HOUR).acquire(&store).await.unwrap() else {
+    let Acquire::Acquired(lease) = Request::new(&store, lock.clone()).ttl(HOUR).acquire().await.unwrap()
+    else {
         panic!("nobody else asked")
     };
     let token = store.get(&lock).await.unwrap().unwrap();

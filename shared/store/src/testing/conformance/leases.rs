@@ -10,15 +10,15 @@ use crate::lease::{Acquire, Release, Renewal, Request};
 use crate::{Batch, Commit, Expect, Key, Lease, Store};
 
 async fn acquired(store: &Arc<dyn Store>, key: &Key, ttl: Duration) -> Lease {
-    match Request::new(key.clone()).ttl(ttl).acquire(store).await.unwrap() {
+    match Request::new(store, key.clone()).ttl(ttl).acquire().await.unwrap() {
         Acquire::Acquired(lease) => lease,
-        Acquire::Held => panic!("held"),
+        Acquire::Held { .. } => panic!("held"),
     }
 }
 
 async fn is_held(store: &Arc<dyn Store>, key: &Key) -> bool {
     match Lease::acquire(store, key.clone()).await.unwrap() {
-        Acquire::Held => true,
+        Acquire::Held { .. } => true,
         Acquire::Acquired(lease) => {
             assert_eq!(lease.release().await.unwrap(), Release::Released);
             false

@@ -113,6 +113,7 @@ macro_rules! promises {
             any_text_comes_back_as_it_was
             a_value_of_300_kb_comes_back
             several_keys_are_read_in_their_order
+            a_read_among_the_requests_of_a_round_brings_what_is_there_in_its_turn
             keys_with_any_characters_are_distinct
             a_key_must_have_1_to_2048_bytes
             a_batch_that_names_a_key_twice_is_rejected

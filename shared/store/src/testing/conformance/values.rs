@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{HOUR, Names, applied, holds, is, refused, rejected, texts, there};
 use crate::{
-    Batch, Channel, Error, Expect, Keep, Key, Log, MAX_NAME, MAX_TTL, MAX_WRITES, Store, Ttl, Value,
+    Batch, Channel, Commit, Error, Expect, Keep, Key, Log, MAX_NAME, MAX_TTL, MAX_WRITES, Read, Round, Store,
+    Ttl, Value,
 };
 
 pub async fn connecting_ahead_changes_nothing_however_often_it_is_done(store: Arc<dyn Store>) {
@@ -75,6 +76,29 @@ pub async fn several_keys_are_read_in_their_order(store: Arc<dyn Store>) {
     applied(&store, Batch::new().append(&log, "x", Keep::all_for(HOUR))).await;
     let mixed = [a.clone(), Key::new(log.as_str()).unwrap()];
     assert!(matches!(store.get_all(&mixed).await, Err(Error::Decode { .. })));
+}
+
+pub async fn a_read_among_the_requests_of_a_round_brings_what_is_there_in_its_turn(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let [there, absent, ended, claimed] = ["there", "absent", "ended", "claimed"].map(|name| names.key(name));
+    let log = names.log("log");
+    let batch = Batch::new().put(&there, Expect::Absent, "", HOUR).append(&log, "x", Keep::all_for(HOUR));
+    applied(&store, batch.put(&ended, Expect::Absent, "x", Duration::from_millis(1))).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut round = Round::new();
+    let alone = [&there, &absent, &ended].map(|key| round.add(Read::new(key.clone())));
+    let of_a_log = round.add(Read::new(Key::new(log.as_str()).unwrap()));
+    // Requests that name the same key are answered in their order.
+    let before = round.add(Read::new(claimed.clone()));
+    let claim = round.add(Batch::new().put(&claimed, Expect::Absent, "mine", HOUR));
+    let after = round.add(Read::new(claimed));
+    let mut answers = round.send(&*store).await;
+    let [there, absent, ended] = alone.map(|ticket| answers.take(ticket));
+    assert_eq!((there, absent, ended), (Ok(Some(String::new())), Ok(None), Ok(None)));
+    assert!(matches!(answers.take(of_a_log), Err(Error::Decode { .. })), "a log is no value");
+    assert_eq!(answers.take(before), Ok(None));
+    assert!(matches!(answers.take(claim), Ok(Commit::Applied(_))));
+    assert_eq!(answers.take(after), Ok(Some("mine".to_owned())));
 }
 
 pub async fn keys_with_any_characters_are_distinct(store: Arc<dyn Store>) {
