@@ -71,6 +71,7 @@ fn line<'a>(shown: &'a str, check: &str) -> &'a str {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_store_that_is_too_far_for_the_time_ends_with_a_warning() {
     let mut environment = with_functions(Environment::start(Backend::Redis).await);
     let slow = slow_proxy(environment.redis().unwrap().addr(), Duration::from_millis(100));
@@ -84,6 +85,7 @@ async fn a_store_that_is_too_far_for_the_time_ends_with_a_warning() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_good_store_that_is_far_away_is_well() {
     let mut environment = Environment::start(Backend::Redis).await;
     let slow = slow_proxy(environment.redis().unwrap().addr(), Duration::from_millis(100));
@@ -95,6 +97,7 @@ async fn a_good_store_that_is_far_away_is_well() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_server_that_stops_in_the_middle_ends_with_a_warning() {
     let mut environment = with_functions(Environment::start(Backend::Redis).await);
     let program = start(&["--seconds", "10"], environment.variables().to_vec());
@@ -108,6 +111,7 @@ async fn a_server_that_stops_in_the_middle_ends_with_a_warning() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn ctrl_c_removes_what_was_written() {
     let mut environment = Environment::start(Backend::Redis).await;
     let mut program = Command::new(env!("CARGO_BIN_EXE_onetap-doctor"))
@@ -126,6 +130,7 @@ async fn ctrl_c_removes_what_was_written() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_store_that_loses_what_it_took_is_wrong() {
     let mut environment = Environment::start(Backend::Redis).await;
     let mut program = start(&["--seconds", "10"], environment.variables().to_vec());
@@ -156,6 +161,7 @@ async fn is_well_within_the_time_that_it_takes_by_itself(environment: &Environme
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_good_store_is_well_within_a_minute_on_redis() {
     let environment = with_functions(Environment::start(Backend::Redis).await);
     is_well_within_the_time_that_it_takes_by_itself(&environment).await;

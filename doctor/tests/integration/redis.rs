@@ -40,6 +40,7 @@ fn only(of: &str, check: &str, status: Status) -> [(String, String, Status); 1] 
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_good_server_is_found_good_and_left_as_it_was_on_redis() {
     let mut environment = with_functions(Environment::start(Backend::Redis).await);
     let variables = environment.variables().to_vec();
@@ -57,6 +58,7 @@ async fn a_good_server_is_found_good_and_left_as_it_was_on_redis() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_server_that_is_not_there_is_unreachable() {
     let mut environment = Environment::start(Backend::Redis).await;
     environment.redis().unwrap().stop().await;
@@ -74,6 +76,7 @@ async fn a_server_that_never_answers_is_unreachable_after_a_time_limit() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_wrong_password_is_found() {
     let protect: &[&str] = &["CONFIG", "SET", "requirepass", "right-passw0rd"];
     let credentials = only("store", "credentials", Status::Wrong);
@@ -82,6 +85,7 @@ async fn a_wrong_password_is_found() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn eviction_is_a_warning() {
     let evict: &[&str] = &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
     assert_eq!(faults_after(&[evict], "").await, only("redis", "eviction", Status::Warning));
@@ -103,6 +107,7 @@ async fn filled(settings: &[&str], megabytes_left: u64) -> Redis {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn nothing_of_a_user_is_evicted() {
     let mut environment = Environment::on_redis(filled(&["--maxmemory-policy", "allkeys-lru"], 4).await);
     let findings = examined_on(environment.variables()).await;
@@ -112,6 +117,7 @@ async fn nothing_of_a_user_is_evicted() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn the_memory_of_a_server_that_has_little_left_is_not_taken() {
     let mut environment = Environment::on_redis(filled(&[], 20).await);
     let findings = examined_on(environment.variables()).await;
@@ -132,6 +138,7 @@ pub(crate) async fn promises_are_checked(redis: &Redis) {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_server_whose_memory_fills_up_says_so() {
     let mut environment = Environment::start(Backend::Redis).await;
     let variables = environment.variables().to_vec();
@@ -149,6 +156,7 @@ async fn a_server_whose_memory_fills_up_says_so() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_database_that_is_not_there_is_the_only_fault() {
     let redis = Redis::start().await;
     let url = format!("{}/99", redis.url());
@@ -167,6 +175,7 @@ async fn found_where(old: &'static str, new: &'static str) -> Vec<onetap_doctor:
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_version_that_lacks_a_command_is_the_only_fault() {
     let findings = found_where("redis_version:7", "redis_version:6").await;
     assert_eq!(faults(&findings), [("redis", "version", Status::Wrong)]);
@@ -174,6 +183,7 @@ async fn a_version_that_lacks_a_command_is_the_only_fault() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn upstash_over_the_redis_protocol_is_wrong() {
     let findings = found_where("redis_git_sha1:00000000", "upstash_version:1.0.000").await;
     let (check, status, _, remedy) = only_fault(&findings);
@@ -182,18 +192,21 @@ async fn upstash_over_the_redis_protocol_is_wrong() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_clock_that_is_off_is_a_warning() {
     let findings = found_where("*2\r\n$10\r\n1", "*2\r\n$10\r\n2").await;
     assert_eq!(faults(&findings), [("store", "clock", Status::Warning)]);
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_replica_is_wrong() {
     let follow: &[&str] = &["REPLICAOF", "127.0.0.1", "1"];
     assert_eq!(faults_after(&[follow], "").await, only("redis", "role", Status::Wrong));
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_cluster_is_wrong() {
     let redis = Redis::start_with(&["--cluster-enabled", "yes"]).await;
     let environment = Environment::on_redis(redis);
@@ -209,18 +222,21 @@ async fn faults_of_user(rights: &[&str]) -> Vec<(String, String, Status)> {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_user_that_may_not_publish_is_wrong() {
     let rights = ["~*", "&*", "+@all", "-publish"];
     assert_eq!(faults_of_user(&rights).await, only("redis", "publish", Status::Wrong));
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_user_that_may_not_publish_everywhere_is_a_warning() {
     let rights = ["~*", "+@all", "resetchannels", "&scan:events:*"];
     assert_eq!(faults_of_user(&rights).await, only("redis", "publish", Status::Warning));
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_user_that_may_only_read_is_wrong() {
     let write = only("store", "write", Status::Wrong);
     assert_eq!(faults_of_user(&["%R~*", "&*", "+@all"]).await, write);
@@ -229,6 +245,7 @@ async fn a_user_that_may_only_read_is_wrong() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_user_that_may_not_run_scripts_is_told_so() {
     let redis = Redis::start().await;
     command(&redis, &["ACL", "SETUSER", "default", "-eval", "-evalsha"]).await;
@@ -239,12 +256,14 @@ async fn a_user_that_may_not_run_scripts_is_told_so() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_user_that_may_use_only_the_functions_keys_is_not_wrong() {
     let rights = ["~idem:*", "~processing:*", "~user:*", "~weather:*", "&*", "+@all"];
     assert_eq!(faults_of_user(&rights).await, []);
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn what_a_user_may_not_look_at_is_skipped() {
     assert_eq!(faults_of_user(&["~*", "&*", "+@all", "-info", "-time", "-ping"]).await, []);
 }

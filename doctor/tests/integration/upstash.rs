@@ -31,6 +31,7 @@ fn is_command(request: &Request<Bytes>, name: &str) -> bool {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_good_database_is_found_good_and_left_as_it_was_on_upstash() {
     let mut environment = with_functions(upstash().await);
     let variables = environment.variables().to_vec();
@@ -52,6 +53,7 @@ async fn a_good_database_is_found_good_and_left_as_it_was_on_upstash() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_wrong_token_is_found() {
     let environment = upstash().await.with(TOKEN, "another-t0ken");
     let findings = examined_on(environment.variables()).await;
@@ -59,6 +61,7 @@ async fn a_wrong_token_is_found() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn the_names_of_vercel_are_read_too() {
     let environment = upstash().await;
     let set = |name| environment.lookup(name).unwrap();
@@ -85,6 +88,7 @@ async fn a_service_that_is_busy_or_fails_is_not_a_wrong_address() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn eviction_is_a_warning() {
     let environment = upstash().await;
     let (proxy, variables) = behind_a_proxy(&environment).await;
@@ -119,6 +123,7 @@ async fn left_after(status: u16, error: &'static str) -> (Vec<Finding>, i64) {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_removal_goes_on_after_a_failure_and_is_repeated_if_the_service_is_busy() {
     let (findings, left) = left_after(429, r#"{"error":"busy"}"#).await;
     assert_eq!((faults(&findings), left), (vec![], 0));
@@ -128,6 +133,7 @@ async fn a_removal_goes_on_after_a_failure_and_is_repeated_if_the_service_is_bus
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_value_that_cannot_be_removed_by_a_batch_is_removed() {
     let mut environment = upstash().await;
     let (proxy, variables) = behind_a_proxy(&environment).await;
@@ -160,6 +166,7 @@ async fn what_is_not_upstash_is_unreachable() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_script_that_may_not_publish_where_a_command_may_is_a_warning() {
     let environment = upstash().await;
     environment.gateway().unwrap().refuse_publish_in_scripts(true);
@@ -168,6 +175,7 @@ async fn a_script_that_may_not_publish_where_a_command_may_is_a_warning() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_server_that_does_not_understand_the_key_locking_line_is_a_warning() {
     let environment = upstash().await;
     environment.gateway().unwrap().pass_on_the_key_locking_line(true);
@@ -176,6 +184,7 @@ async fn a_server_that_does_not_understand_the_key_locking_line_is_a_warning() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_clock_that_is_off_is_a_warning() {
     let environment = upstash().await;
     let (proxy, variables) = behind_a_proxy(&environment).await;
@@ -186,6 +195,7 @@ async fn a_clock_that_is_off_is_a_warning() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_store_that_is_slower_than_its_time_limit_is_wrong() {
     let environment = upstash().await.with("STORE_TIMEOUT_MS", "50");
     let (proxy, variables) = behind_a_proxy(&environment).await;
@@ -194,6 +204,7 @@ async fn a_store_that_is_slower_than_its_time_limit_is_wrong() {
 }
 
 #[tokio::test]
+#[ignore = "needs redis-server"]
 async fn a_plan_that_is_used_up_is_the_only_fault() {
     let environment = upstash().await;
     let (proxy, variables) = behind_a_proxy(&environment).await;

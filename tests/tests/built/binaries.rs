@@ -1,12 +1,11 @@
 //! The release builds themselves: what is in them, how they start, and what they answer through Lambda's runtime API.
 
 use std::path::Path;
-use std::process::Command;
 
 use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_servers::{Backend, Environment};
-use onetap_tests::functions::{ACCESS_TOKEN, Function, Running, built, root};
+use onetap_tests::functions::{ACCESS_TOKEN, Function, Running, built};
 use serde_json::{Value, json};
 
 // In bytes, stripped: what a cold start has to load.
@@ -34,35 +33,6 @@ impl Bot {
             self.store.variables().iter().chain(&own).map(|(name, value)| (*name, value)),
         )
     }
-}
-
-/// `cargo lambda build` and `sam build` build the default members when they name no package: were there more of them,
-/// their features would come along. The runner and the doctor are the other programs, and no default members.
-#[test]
-fn cargo_lambda_builds_the_four_functions_of_the_workspace_and_nothing_else() {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).current_dir(root());
-    let metadata: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
-    let (mut defaults, mut functions, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    for package in metadata["packages"].as_array().unwrap() {
-        let targets = package["targets"].as_array().unwrap().iter();
-        let binaries = targets.filter(|target| target["kind"] == json!(["bin"]));
-        let binaries = binaries.map(|target| target["name"].as_str().unwrap());
-        if metadata["workspace_default_members"].as_array().unwrap().contains(&package["id"]) {
-            defaults.push(package["name"].as_str().unwrap());
-            functions.extend(binaries);
-        } else {
-            others.extend(binaries);
-        }
-    }
-    defaults.sort_unstable();
-    functions.sort_unstable();
-    let mut expected = Function::ALL.map(Function::name);
-    expected.sort_unstable();
-    assert_eq!(defaults, expected);
-    assert_eq!(functions, expected);
-    others.sort_unstable();
-    assert_eq!(others, ["onetap", "onetap-doctor"]);
 }
 
 /// Fails unless `folder` has the four functions, stripped, for Amazon Linux, none with more bytes than `largest`.

@@ -39,6 +39,7 @@ fn the_guide_holds(of: &str, variables: &[(&'static str, String)]) {
 }
 
 #[test]
+#[ignore = "needs scripts/package"]
 fn the_guide_runs_outside_with_memory_alone() {
     the_guide_holds("memory", &memory());
 }
@@ -52,21 +53,25 @@ async fn the_guide_runs_outside_on(of: &str, backend: Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs scripts/package and redis-server"]
 async fn the_guide_runs_outside_with_upstash_alone() {
     the_guide_runs_outside_on("upstash", Backend::Upstash).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs scripts/package and redis-server"]
 async fn the_guide_runs_outside_with_redis_alone() {
     the_guide_runs_outside_on("redis", Backend::Redis).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs scripts/package"]
 async fn the_guide_runs_outside_with_dynamodb_alone() {
     the_guide_runs_outside_on("dynamodb", Backend::DynamoDb).await;
 }
 
 #[test]
+#[ignore = "needs scripts/package"]
 fn an_outside_crate_without_the_backend_says_which_feature_it_needs() {
     let environment = [("STORE", "redis".to_owned()), ("REDIS_URL", "redis://localhost".to_owned())];
     let mut command = Command::new(program("memory", "once"));
@@ -87,6 +92,7 @@ impl Drop for Server {
 }
 
 #[tokio::test]
+#[ignore = "needs scripts/package"]
 async fn the_guides_http_program_answers_a_duplicate_from_the_record() {
     let mut command = Command::new(program("http", "http"));
     command.arg("127.0.0.1:0").env_clear().envs(memory()).stdout(Stdio::piped());
@@ -111,6 +117,7 @@ async fn the_guides_http_program_answers_a_duplicate_from_the_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs scripts/package and redis-server"]
 async fn the_guides_queue_handles_a_message_once() {
     let environment = Environment::start(Backend::Upstash).await;
     let api = RuntimeApi::start();
@@ -131,11 +138,13 @@ async fn the_guides_queue_handles_a_message_once() {
 }
 
 #[test]
+#[ignore = "needs scripts/package"]
 fn an_outside_grpc_service_answers_a_duplicate_from_the_record() {
     assert_eq!(output("grpc", "grpc", &memory()), "executed\nreplayed\n");
 }
 
 #[test]
+#[ignore = "needs scripts/package"]
 fn every_archive_has_its_readme_its_changelog_and_its_licence() {
     let crates = root().join("target/outside/crates");
     let mut names = Vec::new();

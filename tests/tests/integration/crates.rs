@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use onetap_tests::functions::root;
-use serde_json::Value;
+use onetap_tests::functions::{Function, root};
+use serde_json::{Value, json};
 
 /// A crate, and the crates of the workspace that it depends on.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// The workspace's packages, as cargo describes them.
-fn packages() -> Vec<Value> {
+/// The workspace, as cargo describes it.
+fn metadata() -> Value {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).current_dir(root());
-    let metadata: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
-    metadata["packages"].as_array().unwrap().clone()
+    serde_json::from_slice(&command.output().unwrap().stdout).unwrap()
+}
+
+fn packages() -> Vec<Value> {
+    metadata()["packages"].as_array().unwrap().clone()
 }
 
 fn name(of: &Value) -> String {
@@ -89,4 +92,31 @@ fn a_crate_depends_only_on_crates_below_it() {
             assert!(line_of(&name) < line_of(&below), "{name} depends on {below}");
         }
     }
+}
+
+/// `cargo lambda build` and `sam build` build the default members when they name no package: were there more of them,
+/// their features would come along. The runner and the doctor are the other programs, and no default members.
+#[test]
+fn cargo_lambda_builds_the_four_functions_of_the_workspace_and_nothing_else() {
+    let metadata = metadata();
+    let (mut defaults, mut functions, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for package in metadata["packages"].as_array().unwrap() {
+        let targets = package["targets"].as_array().unwrap().iter();
+        let binaries = targets.filter(|target| target["kind"] == json!(["bin"]));
+        let binaries = binaries.map(|target| target["name"].as_str().unwrap());
+        if metadata["workspace_default_members"].as_array().unwrap().contains(&package["id"]) {
+            defaults.push(package["name"].as_str().unwrap());
+            functions.extend(binaries);
+        } else {
+            others.extend(binaries);
+        }
+    }
+    defaults.sort_unstable();
+    functions.sort_unstable();
+    let mut expected = Function::ALL.map(Function::name);
+    expected.sort_unstable();
+    assert_eq!(defaults, expected);
+    assert_eq!(functions, expected);
+    others.sort_unstable();
+    assert_eq!(others, ["onetap", "onetap-doctor"]);
 }

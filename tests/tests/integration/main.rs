@@ -7,6 +7,7 @@ mod docs;
 mod eight_processes;
 mod fuzz;
 mod history;
+mod ignored;
 mod injection;
 mod limits;
 mod streams;
