@@ -9,6 +9,7 @@ mod fuzz;
 mod history;
 mod ignored;
 mod injection;
+mod jobs;
 mod limits;
 mod streams;
 mod template;
