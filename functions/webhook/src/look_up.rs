@@ -147,15 +147,15 @@ async fn forecast(session: &Session<'_>, place: &Place, result: &mut ForecastRes
         let keys: Vec<Key> = names.iter().map(Key::new).collect::<Result<_, _>>().ok()?;
         session.get_all(&keys).await.ok()
     };
-    let LookedUp { forecast, outcome, to_store } =
-        webhook.weather.look_up(place, session.now, deadline, read).await;
+    let found = webhook.weather.look_up(place, session.now, deadline, read).await;
+    let (text, LookedUp { outcome, to_store, .. }) = (found.text(session.now), found);
     // Every look-up reports all five outcomes, four of them as 0: the alarm divides by their sum.
     for each in ForecastOutcome::ALL {
         counter!("weather_total", "outcome" => each.label()).increment((each == outcome).into());
     }
     tracing::info!(outcome = outcome.label(), "forecast");
     *result = ForecastResult { outcome: Some(outcome), to_store: to_store.and_then(batch_of) };
-    forecast.map_or(replies::text(replies::BUSY), |forecast| replies::text(forecast.text(session.now)))
+    replies::text(text.as_deref().unwrap_or(replies::BUSY))
 }
 
 /// The batch that keeps a forecast for other instances and later starts.

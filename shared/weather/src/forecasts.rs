@@ -67,14 +67,21 @@ pub struct LookedUp {
     pub forecast: Option<Forecast>,
     /// How the look-up ended.
     pub outcome: ForecastOutcome,
+    /// The name that the forecast's provider must be shown with, if it asks for one.
+    pub attribution: Option<&'static str>,
     /// The forecast that was fetched, to be written to the store, if the store could be read.
     pub to_store: Option<ToStore>,
 }
 
 impl LookedUp {
-    /// A forecast that was kept.
-    fn kept(forecast: Forecast, outcome: ForecastOutcome) -> LookedUp {
-        LookedUp { forecast: Some(forecast), outcome, to_store: None }
+    /// The message: [`Forecast::text`], and behind its foot the name that the provider asks for.
+    pub fn text(&self, now: Moment) -> Option<String> {
+        let mut text = self.forecast.as_ref()?.text(now);
+        if let Some(name) = self.attribution {
+            text.push_str(" · ");
+            text.push_str(name);
+        }
+        Some(text)
     }
 }
 
@@ -117,6 +124,13 @@ struct InProcess {
     forecasts: Vec<Option<Forecast>>,
     /// How often the providers were asked: a caller that waited sees whether somebody asked meanwhile.
     rounds: u64,
+}
+
+impl InProcess {
+    /// The forecasts that are kept, each with its upstream's number.
+    fn by_upstream(&self) -> impl Iterator<Item = (usize, &Forecast)> {
+        self.forecasts.iter().enumerate().filter_map(|(n, forecast)| Some((n, forecast.as_ref()?)))
+    }
 }
 
 impl Forecasts {
@@ -184,9 +198,9 @@ impl Forecasts {
         if township.kept().rounds != rounds {
             // With 0 seconds of freshness too, what was fetched just now is shared.
             let fetched_now =
-                |forecast: &Forecast| age(forecast, now).is_some_and(|age| age <= self.keep.fresh);
+                |(_, it): &(usize, Forecast)| age(it, now).is_some_and(|age| age <= self.keep.fresh);
             return match self.youngest(&township, now).filter(fetched_now) {
-                Some(forecast) => LookedUp::kept(forecast, ForecastOutcome::Kept),
+                Some((n, forecast)) => self.found(n, forecast, ForecastOutcome::Kept),
                 None => self.stale(&township, now),
             };
         }
@@ -233,8 +247,7 @@ impl Forecasts {
                     let outcome = if n == 0 { ForecastOutcome::Fetched } else { ForecastOutcome::Fallback };
                     if forecast.periods.is_empty() {
                         tracing::warn!(provider = upstream.name(), "a forecast of which everything is over");
-                        let found = LookedUp { forecast: Some(forecast), outcome, to_store: None };
-                        empty.get_or_insert(found);
+                        empty.get_or_insert(self.found(n, forecast, outcome));
                         continue;
                     }
                     township.keep(n, forecast.clone());
@@ -245,7 +258,7 @@ impl Forecasts {
                         value: forecast.to_json(),
                         ttl: self.keep.stale,
                     });
-                    return LookedUp { forecast: Some(forecast), outcome, to_store };
+                    return LookedUp { to_store, ..self.found(n, forecast, outcome) };
                 }
                 Err(error) => tracing::warn!(provider = upstream.name(), %error, "no forecast"),
             }
@@ -254,31 +267,40 @@ impl Forecasts {
         if stale.forecast.is_none() { empty.unwrap_or(stale) } else { stale }
     }
 
+    /// A forecast of the upstream `n`.
+    fn found(&self, n: usize, forecast: Forecast, outcome: ForecastOutcome) -> LookedUp {
+        let attribution = self.upstreams.get(n).and_then(Upstream::attribution);
+        LookedUp { forecast: Some(forecast), outcome, attribution, to_store: None }
+    }
+
     /// A kept forecast that is fresh, of the provider before one of the fallback.
     fn fresh(&self, township: &Township, now: Moment) -> Option<LookedUp> {
         let kept = township.kept();
-        let is_fresh = |forecast: &&Forecast| {
+        let is_fresh = |forecast: &Forecast| {
             age(forecast, now).is_some_and(|age| age < self.keep.fresh) && forecast.has_more(now)
         };
-        let fresh = kept.forecasts.iter().flatten().find(is_fresh)?;
-        Some(LookedUp::kept(fresh.clone(), ForecastOutcome::Kept))
+        let (n, fresh) = kept.by_upstream().find(|(_, forecast)| is_fresh(forecast))?;
+        Some(self.found(n, fresh.clone(), ForecastOutcome::Kept))
     }
 
     /// What is kept although it is out of date.
     fn stale(&self, township: &Township, now: Moment) -> LookedUp {
         match self.youngest(township, now) {
-            Some(forecast) => LookedUp::kept(forecast, ForecastOutcome::Stale),
-            None => LookedUp { forecast: None, outcome: ForecastOutcome::Failed, to_store: None },
+            Some((n, forecast)) => self.found(n, forecast, ForecastOutcome::Stale),
+            None => {
+                let outcome = ForecastOutcome::Failed;
+                LookedUp { forecast: None, outcome, attribution: None, to_store: None }
+            }
         }
     }
 
-    /// The youngest kept forecast, if it may still be used.
-    fn youngest(&self, township: &Township, now: Moment) -> Option<Forecast> {
+    /// The youngest kept forecast, if it may still be used, and whose it is.
+    fn youngest(&self, township: &Township, now: Moment) -> Option<(usize, Forecast)> {
         let kept = township.kept();
-        let usable = kept.forecasts.iter().flatten().filter(|forecast| forecast.has_more(now));
-        let aged = usable.filter_map(|forecast| Some((age(forecast, now)?, forecast)));
-        let (age, youngest) = aged.min_by_key(|(age, _)| *age)?;
-        (age < self.keep.stale).then(|| youngest.clone())
+        let usable = kept.by_upstream().filter(|(_, forecast)| forecast.has_more(now));
+        let aged = usable.filter_map(|(n, forecast)| Some((age(forecast, now)?, n, forecast)));
+        let (age, n, youngest) = aged.min_by_key(|(age, ..)| *age)?;
+        (age < self.keep.stale).then(|| (n, youngest.clone()))
     }
 
     /// Where the store keeps the forecasts of `place`: the provider's, then the fallback's.

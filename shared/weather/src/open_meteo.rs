@@ -1,4 +1,5 @@
-//! Open-Meteo: hourly forecasts for any position, without a key.
+//! Open-Meteo: hourly forecasts for any position, without a key. Its free service is for non-commercial use, and its data, under
+//! CC BY 4.0, are shown with its name: <https://open-meteo.com/en/terms>.
 
 use async_trait::async_trait;
 use onetap_calendar::Moment;
@@ -26,6 +27,11 @@ impl OpenMeteo {
 impl Provider for OpenMeteo {
     fn name(&self) -> &'static str {
         "open-meteo"
+    }
+
+    // LINE makes a link of it.
+    fn attribution(&self) -> Option<&'static str> {
+        Some("Open-Meteo.com")
     }
 
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error> {

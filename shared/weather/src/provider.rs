@@ -15,6 +15,11 @@ pub trait Provider: Debug + Send + Sync + 'static {
     /// Its name, as `WEATHER_PROVIDER` has it; a part of the key under which its forecasts are kept.
     fn name(&self) -> &'static str;
 
+    /// The name that a message must show beside its forecasts, if its terms ask for one.
+    fn attribution(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The forecast for `place`, before `deadline`. One request, never repeated: a repeat would come too late for the reply.
     async fn forecast(&self, place: &Place, deadline: Instant) -> Result<Forecast, Error>;
 

@@ -41,6 +41,10 @@ impl Upstream {
         self.provider.name()
     }
 
+    pub(crate) fn attribution(&self) -> Option<&'static str> {
+        self.provider.attribution()
+    }
+
     pub(crate) async fn connect(&self, deadline: Instant) -> Result<(), Error> {
         self.provider.connect(deadline).await
     }

@@ -177,6 +177,23 @@ async fn a_provider_that_refuses_the_key_is_replaced_by_the_fallback() {
     }
 }
 
+#[tokio::test]
+async fn a_forecast_of_open_meteo_names_it_whether_fetched_kept_or_stale_and_one_of_cwa_does_not() {
+    let stage = Stage::new().await;
+    stage.provider.inject(Some(status(500)));
+    let fetched = stage.shows(FALLBACKS, [1, 1, 1]).await;
+    let kept = stage.shows(FALLBACKS, [0, 0, 1]).await;
+    stage.fallback.inject(Some(status(500)));
+    pass(1800);
+    let stale = stage.shows(FALLBACKS, [1, 1, 1]).await;
+    for shown in [fetched, kept, stale] {
+        assert!(shown.ends_with("\n03/01 09:10 更新 · Open-Meteo.com"), "{shown}");
+    }
+    stage.provider.inject(None);
+    let renewed = stage.shows(PROVIDERS, [1, 0, 1]).await;
+    assert!(renewed.ends_with(" 更新"), "{renewed}");
+}
+
 // ---- the fallback too ----
 
 #[tokio::test]
