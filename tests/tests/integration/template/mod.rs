@@ -10,6 +10,7 @@ mod neighbours;
 mod rights;
 mod stories;
 mod tools;
+mod walk;
 mod watching;
 
 use std::collections::BTreeSet;
