@@ -99,7 +99,7 @@ async fn answer_and_edit(
                 _ => answer.clone(),
             };
             let book = user.filter(|_| session.store_is_up()).and_then(|user| book(session, user).ok());
-            (without_store, book.map(|book| UserEdit::HalfSaid(book, words.clone(), answer)))
+            (without_store, book.map(|book| UserEdit::HalfSaid(book, words.clone(), answer, session.now)))
         }
         Plan::Recall(question) => match user.and_then(|user| book(session, user).ok()) {
             Some(book) => (recall(session, &book, *question).await.ok().or_else(busy), None),

@@ -17,8 +17,8 @@ pub(crate) enum UserEdit {
     Profile(Key, Vec<ProfileChange>, Option<Messages>),
     /// Of the ledger.
     Book(Book, Attempt),
-    /// Of a half-said entry, and the answer if these words neither complete one nor are one.
-    HalfSaid(Book, Words, Option<Messages>),
+    /// Of a half-said entry, the answer if these words neither complete one nor are one, and the function's time.
+    HalfSaid(Book, Words, Option<Messages>, Moment),
     /// Everything goes.
     Erase(Erasure),
 }
@@ -67,7 +67,9 @@ impl UserEdit {
                 let (writes, answer) = book_step(book, attempt, there);
                 (writes, Some(replies::text(answer)))
             }
-            UserEdit::HalfSaid(book, words, answer) => half_said_step(book, words, answer.as_ref(), there),
+            UserEdit::HalfSaid(book, words, answer, now) => {
+                half_said_step(book, words, answer.as_ref(), *now, there)
+            }
             UserEdit::Erase(erasure) => (erasure.step(there)?.0, Some(replies::erased())),
         })
     }
@@ -89,6 +91,7 @@ fn half_said_step(
     book: &Book,
     words: &Words,
     answer: Option<&Messages>,
+    now: Moment,
     there: &Values,
 ) -> (Batch, Option<Messages>) {
     let key = book.pending();
@@ -99,7 +102,7 @@ fn half_said_step(
     match stored.and_then(|stored| Pending::read(stored, chat)).and_then(|pending| pending.with(&words.text))
     {
         Some(Sentence::Note(note)) => {
-            let mut attempt = Attempt::new(Change::Note(note), None);
+            let mut attempt = Attempt::new(Change::Note(note), None).at(now);
             let (writes, answer) = book_step(book, &mut attempt, there);
             (writes.delete(key, stored.unwrap_or_default()), Some(replies::text(answer)))
         }

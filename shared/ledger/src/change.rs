@@ -13,8 +13,8 @@ use crate::{Book, ChangeError, Entry, Field, IfMatch, Invalid, Moment, Month, Mo
 pub enum Change {
     /// This entry becomes the last transaction, and overwrites any other.
     Put(Entry),
-    /// All entries of a chat message are recorded. The last of them becomes the last transaction. Their ids are later than
-    /// every id that was given before.
+    /// All entries of a chat message are recorded. The last of them becomes the last transaction. No entry had one of their ids
+    /// before.
     Note(Note),
     /// These fields of the last transaction change.
     Edit(Patch),
@@ -96,16 +96,28 @@ impl Attempt {
     /// The batch to commit over the stored values, and the step that it makes.
     pub fn write(&mut self, book: &Book, there: &Values) -> Result<(Batch, Step), ChangeError> {
         let mut months = Months::read(there.get(book.months()));
+        // A clock may be wrong, and an event late: the later time knows more.
+        let now = match &self.change {
+            Change::Note(note) => self.now.max(Some(note.now())),
+            Change::Put(entry) => self.now.or_else(|| Moment::parse_id(entry.id())),
+            Change::Edit(_) | Change::Delete => None,
+        };
+        if let Some(now) = now {
+            months.keep_ids(now);
+        }
         let step = self.step(there.get(book.last_transaction()), &months)?;
+        let mut adds_id = false;
         let ids = step.entries.iter().filter_map(|entry| Moment::parse_id(entry.id()));
-        match self.change {
-            Change::Put(_) => months.last_put_id = months.last_put_id.max(ids.max()),
-            Change::Note(_) => months.last_id = months.last_id.max(ids.max()),
-            Change::Edit(_) | Change::Delete => {}
+        for (id, now) in ids.filter_map(|id| Some((id, now?))) {
+            adds_id |= !months.given_ids(now).contains(id);
+            match &self.change {
+                Change::Put(_) => months.add_put_id(id, now),
+                _ => months.add_id(id, now),
+            }
         }
         let leaves_months = self.leaves_months(book);
-        let batch = step.batch(book, there, months, leaves_months).map_err(ChangeError::Unwritable)?;
-        Ok((batch, step))
+        let batch = step.batch(book, there, months, leaves_months, adds_id);
+        Ok((batch.map_err(ChangeError::Unwritable)?, step))
     }
 
     /// The step from the stored value `there`, or why the change is not allowed.
@@ -188,14 +200,15 @@ impl Step {
     /// The batch: the last transaction, the records of the journal and the months that have a log. It is refused unless the
     /// last transaction and the months are still those that the step was computed from.
     ///
-    /// With `leaves_months` the months are left out. Then the log of the entry must exist: if another program wrote the entry,
-    /// there may be none, and the refusal says so.
+    /// `adds_id`: an entry has an id that the months did not have. With `leaves_months` the months are left out. Then the log of
+    /// the entry must exist: if another program wrote the entry, there may be none, and the refusal says so.
     fn batch(
         &self,
         book: &Book,
         there: &Values,
         mut months: Months,
         leaves_months: bool,
+        adds_id: bool,
     ) -> Result<Batch, Error> {
         let key = book.last_transaction();
         let after = self.after();
@@ -209,9 +222,9 @@ impl Step {
         };
         let records = records(self.before().as_ref(), &self.entries);
         // The stored value is already this one, as for a request that was repeated: there is nothing to record. (If the list was
-        // read and does not have the month, another program wrote the value, and it is recorded.)
+        // read and does not have the month or the id, another program wrote the value, and it is recorded.)
         let is_known = |(month, _): &(Month, _)| leaves_months || months.with_log.contains(month);
-        if self.before == after && records.iter().all(is_known) {
+        if self.before == after && !adds_id && records.iter().all(is_known) {
             return Ok(batch);
         }
         if leaves_months && !there.knows(book.months()) {

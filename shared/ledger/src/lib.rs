@@ -11,6 +11,7 @@ mod decimal;
 mod entry;
 mod erase;
 mod field;
+mod given_ids;
 mod if_match;
 mod journal;
 mod months;

@@ -7,13 +7,10 @@ use std::time::Duration;
 use onetap_store::Ttl;
 use serde_json::{Map, Value, json};
 
+use crate::given_ids::GivenIds;
 use crate::{Moment, Month};
 
-/// How far ahead of its own time an entry of the chat looks for ids that were given, in hours. An id that is later than that
-/// was made up by a caller of the API, and must not drag the others along.
-const MAX_AHEAD_HOURS: u32 = 24;
-
-/// The value of `user:{user_id}:ledger`: which months have a log, and the latest `交易ID`.
+/// The value of `user:{user_id}:ledger`: which months have a log, and which `交易ID`s were given.
 ///
 /// Every change of the ledger writes it in its own commit, or changes a last transaction in a month that is in it. So an
 /// erasure, which removes the logs that it names and the last transaction, and a change that comes at the same time are never
@@ -24,11 +21,12 @@ pub struct Months {
     pub(crate) with_log: BTreeSet<Month>,
     /// Months whose log was cleared by an erasure. The store may still have records of it, which no reader sees.
     pub(crate) hidden: BTreeSet<Month>,
-    /// The latest `交易ID` that the chat gave. The next one is later, also if this one was deleted or has expired: two entries
-    /// of a month never have the same.
-    pub(crate) last_id: Option<Moment>,
-    /// The latest `交易ID` that a `PUT` brought.
-    pub(crate) last_put_id: Option<Moment>,
+    /// The ids of all entries, also of those that were deleted or have expired: the chat never gives one of them again. `None`
+    /// if version 0.2 wrote the list, which has only the latest ids.
+    given_ids: Option<GivenIds>,
+    /// The latest `交易ID` that the chat gave, and the latest that a `PUT` brought. They are written for version 0.2 only.
+    last_id: Option<Moment>,
+    last_put_id: Option<Moment>,
     /// The longest retention with which any of the logs was written. The list lives for as long as that: otherwise the logs of
     /// a longer retention could outlive it, and no erasure would find them.
     pub(crate) retention: Option<Ttl>,
@@ -48,6 +46,7 @@ impl Months {
         Months {
             with_log: months("months"),
             hidden: months("hidden"),
+            given_ids: object.get("ids").and_then(GivenIds::read),
             last_id: id("last_id"),
             last_put_id: id("last_put_id"),
             retention: retention.map(|seconds| match seconds {
@@ -67,11 +66,32 @@ impl Months {
         self.with_log.insert(month);
     }
 
-    /// The latest `交易ID` that a new entry, made at `now`, must not have: of these, and of the last transaction.
-    pub(crate) fn latest_id(&self, now: Moment, last_transaction: Option<Moment>) -> Option<Moment> {
-        let ahead = now.plus_hours(MAX_AHEAD_HOURS);
-        let given = [self.last_id, self.last_put_id, last_transaction];
-        given.into_iter().flatten().filter(|id| *id <= ahead).max()
+    /// The ids that were given, as far as they are known at `now`.
+    pub(crate) fn given_ids(&self, now: Moment) -> GivenIds {
+        let latest = || GivenIds::up_to(self.last_id.into_iter().chain(self.last_put_id), now);
+        self.given_ids.clone().unwrap_or_else(latest)
+    }
+
+    /// Keeps what is known at `now` of the ids that version 0.2 gave.
+    pub(crate) fn keep_ids(&mut self, now: Moment) {
+        self.given_ids = Some(self.given_ids(now));
+    }
+
+    /// Adds the id of an entry of the chat, made at `now`.
+    pub(crate) fn add_id(&mut self, id: Moment, now: Moment) {
+        self.given_ids.get_or_insert_default().add(id, now);
+        self.last_id = self.last_id.max(Some(id));
+    }
+
+    /// Adds the id of an entry that a `PUT` brought at `now`.
+    pub(crate) fn add_put_id(&mut self, id: Moment, now: Moment) {
+        self.given_ids.get_or_insert_default().add(id, now);
+        self.last_put_id = self.last_put_id.max(Some(id));
+    }
+
+    /// The list without the ids, for a ledger that is erased.
+    pub(crate) fn without_ids(self) -> Months {
+        Months { given_ids: None, last_id: None, last_put_id: None, ..self }
     }
 
     /// The TTL of the list, after a log was written with this retention.
@@ -96,6 +116,9 @@ impl Months {
                 object[name] = id.id().into();
             }
         }
+        if let Some(given) = &self.given_ids {
+            object["ids"] = given.to_json();
+        }
         if let Some(retention) = self.retention {
             let seconds = retention.millis().map_or(0, |millis| millis.div_ceil(1000));
             object["retention_seconds"] = seconds.into();
@@ -110,8 +133,9 @@ mod tests {
 
     #[test]
     fn it_comes_back_as_it_was_written() {
-        let text = r#"{"hidden":["2025-12"],"last_id":"20261117-120000","last_put_id":"20261118-000000","months":["2026-09","2026-11"],"retention_seconds":86400}"#;
+        let text = r#"{"hidden":["2025-12"],"ids":[["20261117-120000","20261117-120000"]],"last_id":"20261117-120000","last_put_id":"20261118-000000","months":["2026-09","2026-11"],"retention_seconds":86400}"#;
         let months = Months::read(Some(text));
+        assert_eq!(months.to_json(), text);
         assert_eq!(Months::read(Some(&months.to_json())), months);
         assert_eq!(
             months.latest_first().map(|month| month.to_string()).collect::<Vec<_>>(),
@@ -123,13 +147,30 @@ mod tests {
     #[test]
     fn an_id_far_ahead_drags_no_other_along() {
         let now = Moment::parse_id("20261117-120000").unwrap();
-        let latest = |last: &str, put: &str| {
-            let stored = json!({"last_id": last, "last_put_id": put}).to_string();
-            Months::read(Some(&stored)).latest_id(now, None).map(Moment::id)
+        let next = |given: &str, put: &str| {
+            let id = |text| Moment::parse_id(text).unwrap();
+            let mut months = Months::default();
+            months.add_id(id(given), now);
+            months.add_put_id(id(put), now);
+            Months::read(Some(&months.to_json())).given_ids(now).next(now).id()
         };
-        assert_eq!(latest("20261117-120001", "20261117-130000").as_deref(), Some("20261117-130000"));
-        assert_eq!(latest("20261117-120001", "99991231-235959").as_deref(), Some("20261117-120001"));
-        assert_eq!(latest("20991231-235959", "20991231-235959"), None);
+        assert_eq!(next("20261117-120001", "20261117-130000"), "20261117-130001");
+        assert_eq!(next("20261117-120001", "99991231-235959"), "20261117-120002");
+        assert_eq!(next("20991231-235959", "20991231-235959"), "20261117-120000");
+    }
+
+    #[test]
+    fn of_a_list_of_version_0_2_every_id_may_have_been_given_up_to_the_latest_or_for_a_day() {
+        let next = |now: &str, last: &str, put: &str| {
+            let now = Moment::parse_id(now).unwrap();
+            let stored = json!({"last_id": last, "last_put_id": put}).to_string();
+            Months::read(Some(&stored)).given_ids(now).next(now).id()
+        };
+        assert_eq!(next("20261117-120000", "20261117-120001", ""), "20261117-120002");
+        assert_eq!(next("20261117-120000", "20261117-120001", "20261117-130000"), "20261117-130001");
+        // The id of a PUT that is far ahead hides those of the others.
+        assert_eq!(next("20261117-120000", "20261117-120001", "20991231-235959"), "20261118-120001");
+        assert_eq!(next("20261117-120000", "20991231-235959", ""), "20261118-120001");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::support;
 
+use std::collections::HashSet;
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use support::*;
 on_every_backend! {
     a_text_of_three_entries_delivered_four_times_is_three_records
     an_entry_stays_when_the_last_transaction_is_gone
+    an_entry_whose_event_arrives_late_overwrites_no_other
     an_edit_that_moves_the_date_moves_the_entry_to_its_month
     a_half_said_entry_is_completed_once
     a_half_said_entry_in_a_group_is_its_users_alone
@@ -77,6 +79,38 @@ async fn an_entry_stays_when_the_last_transaction_is_gone(store: Arc<dyn Store>)
     let ids: Vec<&str> = statement.entries().map(onetap_ledger::Entry::id).collect();
     assert_eq!(ids.len(), 2);
     assert!(ids[0] < ids[1]);
+}
+
+async fn an_entry_whose_event_arrives_late_overwrites_no_other(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    let now = onetap_ledger::Moment::now().unix() * 1000;
+    let late = now - 26 * 3600 * 1000;
+    let said = [
+        (late, "早餐 50 現金"),
+        (late, "午餐 120 現金"),
+        (late, "晚餐 200 現金"),
+        (now, "宵夜 80 現金"),
+        (late + 1200, "飲料 45 現金"),
+        (now - 6 * 24 * 3600 * 1000, "茶 10 現金"),
+        (late, "咖啡 60"),
+        (late + 1000, "現金"),
+    ];
+    for (at, words) in said {
+        let mut event = text(&user, words);
+        event["timestamp"] = at.into();
+        assert_eq!(bot.deliver(&[event]).await, 200);
+    }
+    assert_eq!(bot.said().iter().filter(|said| said.starts_with("已記帳")).count(), 7);
+    let (mut items, mut ids) = (Vec::new(), HashSet::new());
+    let listed = bot.store.get(book(&user).months()).await.unwrap();
+    for listed in onetap_ledger::Months::read(listed.as_deref()).latest_first() {
+        let (statement, _) = month(&bot, &user, &listed.to_string()).await;
+        items.extend(entries(&bot, &user, &listed.to_string()).await.0);
+        ids.extend(statement.entries().map(|entry| entry.id().to_owned()));
+    }
+    items.sort();
+    assert_eq!(items, ["午餐 120", "咖啡 60", "宵夜 80", "早餐 50", "晚餐 200", "茶 10", "飲料 45"]);
+    assert_eq!(ids.len(), 7);
 }
 
 async fn an_edit_that_moves_the_date_moves_the_entry_to_its_month(store: Arc<dyn Store>) {

@@ -31,20 +31,26 @@ impl fmt::Debug for Note {
 }
 
 impl Note {
-    /// The entries, where `previous` is the last transaction so far and `months` has the latest `交易ID`.
+    /// When the text was written.
+    pub(crate) fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// The entries, where `previous` is the last transaction so far and `months` has the ids that were given.
     ///
-    /// Each gets a `交易ID` of its own: the second in which the text was written or, if that second or a later one was given
-    /// before, the second after the latest that was given.
+    /// Each gets a `交易ID` of its own, which no entry had before: the second in which the text was written or, if that second or
+    /// one of the day after it was given, the next free second.
     pub fn entries(&self, previous: Option<&Entry>, months: &Months) -> Vec<Entry> {
-        let previous = previous.and_then(|entry| Moment::parse_id(entry.id()));
-        let taken = months.latest_id(self.now, previous);
-        // After the last second of the year 9999 there is no next one.
-        let mut id =
-            taken.filter(|taken| *taken >= self.now).and_then(Moment::next_second).unwrap_or(self.now);
+        let mut given = months.given_ids(self.now);
+        // Another program may have written it.
+        if let Some(id) = previous.and_then(|entry| Moment::parse_id(entry.id())) {
+            given.add(id, self.now);
+        }
         let mut entries = Vec::new();
         for draft in &self.drafts {
+            let id = given.next(self.now);
+            given.add(id, self.now);
             entries.push(self.entry(draft, id));
-            id = id.next_second().unwrap_or(id);
         }
         entries
     }

@@ -3,6 +3,7 @@
 
 mod chat;
 mod erase;
+mod ids;
 mod model;
 mod retention;
 mod swap;
