@@ -82,7 +82,7 @@ fn book_step(book: &Book, attempt: &mut Attempt, there: &Values) -> (Batch, Stri
             Change::Delete => (writes, texts::DELETED.to_owned()),
             Change::Put(_) | Change::Note(_) => (writes, texts::noted(step.entries())),
         },
-        Err(failure) => (Batch::new(), texts::failure(&failure, book.life())),
+        Err(failure) => (Batch::new(), texts::chat_failure(&failure, attempt.change(), book.life())),
     }
 }
 

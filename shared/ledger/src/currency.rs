@@ -1,5 +1,8 @@
 //! Currencies: the active codes of ISO 4217, and the words that people use for common ones.
 
+/// The currency of the sums, whose rate is 1.
+pub(crate) const HOME: &str = "TWD";
+
 /// The active codes of ISO 4217 in alphabetical order, with funds, metals and test codes.
 const CODES: [&str; 178] = [
     "AED", "AFN", "ALL", "AMD", "AOA", "ARS", "AUD", "AWG", "AZN", "BAM", "BBD", "BDT", "BHD", "BIF", "BMD",
@@ -74,6 +77,20 @@ pub fn code(text: &str) -> Option<&'static str> {
 pub(crate) fn from_word(text: &str) -> Option<&'static str> {
     let word = || WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(text)).map(|(_, code)| *code);
     code(&text.to_ascii_uppercase()).or_else(word)
+}
+
+/// A rate of about the right size, for an example.
+pub(crate) fn example_rate(code: &str) -> &'static str {
+    match code {
+        "EUR" => "35",
+        "GBP" => "41",
+        "JPY" => "0.21",
+        "KRW" => "0.023",
+        "CNY" | "HKD" => "4.3",
+        "AUD" | "CAD" | "SGD" => "22",
+        "THB" => "0.95",
+        _ => "31.5",
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use crate::currency::HOME;
 use crate::entry::check_fields;
 use crate::{Entry, Field, Invalid, Reason};
+
+/// Why an edit of the currency is refused.
+const NEEDS_RATE: Reason = "不可省略：原幣別改為 TWD 以外的幣別時，必須一併提供";
 
 /// New values for some fields of an entry. `Debug` shows which fields, not what.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,24 +43,49 @@ impl Patch {
         Ok(Patch { fields: vec![(field, field.check(json)?)] })
     }
 
+    /// The same with one field more, from the JSON of its new value.
+    pub fn and(mut self, field: Field, json: &str) -> Result<Patch, Reason> {
+        self.fields.push((field, field.check(json)?));
+        Ok(self)
+    }
+
     /// The fields that it sets.
     pub fn fields(&self) -> impl Iterator<Item = Field> {
         self.fields.iter().map(|(field, _)| *field)
     }
 
     /// `base` with these fields. `交易ID` and `intent` may be named, but not changed.
+    ///
+    /// A rate belongs to its currency: changed to another than TWD, `原幣別` needs a `匯率` beside it; changed to TWD without one, the
+    /// rate is 1. A rate that is named is taken as it is, as in a whole entry.
     pub fn apply(&self, base: &Entry) -> Result<Entry, Invalid> {
-        let changes = |(field, json): &&(Field, String)| field.is_fixed() && !same(base.json(*field), json);
-        let wrong: Vec<_> = self
+        let changes = |(field, json): &&(Field, String)| !same(base.json(*field), json);
+        let mut wrong: Vec<_> = self
             .fields
             .iter()
+            .filter(|(field, _)| field.is_fixed())
             .filter(changes)
             .map(|(field, _)| (field.name().to_owned(), "不可修改"))
             .collect();
+        let currency = self.fields.iter().find(|(field, _)| *field == Field::Currency).filter(changes);
+        let rate_is_named = self.fields().any(|field| field == Field::Rate);
+        let to_home = currency.is_some_and(|(_, json)| *json == format!("\"{HOME}\""));
+        if currency.is_some() && !to_home && !rate_is_named {
+            wrong.push((Field::Rate.name().to_owned(), NEEDS_RATE));
+        }
         if !wrong.is_empty() {
             return Err(Invalid::Fields(wrong));
         }
-        Ok(self.fields.iter().fold(base.clone(), |entry, (field, json)| entry.with(*field, json)))
+        let edited = self.fields.iter().fold(base.clone(), |entry, (field, json)| entry.with(*field, json));
+        Ok(if to_home && !rate_is_named { edited.with(Field::Rate, "1") } else { edited })
+    }
+
+    /// The currency for which this patch needs a rate, if `invalid` says so.
+    pub(crate) fn currency_without_rate(&self, invalid: &Invalid) -> Option<String> {
+        let Invalid::Fields(wrong) = invalid else { return None };
+        wrong.iter().find(|(_, reason)| *reason == NEEDS_RATE)?;
+        let (_, json) = self.fields.iter().find(|(field, _)| *field == Field::Currency)?;
+        serde_json::from_str(json).ok()
     }
 }
 
@@ -122,6 +151,28 @@ mod tests {
         assert_eq!(wrong(other.apply(&lunch())), [("交易ID".to_owned(), "不可修改")]);
         let foreign = Entry::read(&LUNCH.replace("bookkeeping", "other")).unwrap();
         assert_eq!(wrong(same.apply(&foreign)), [("intent".to_owned(), "不可修改")]);
+    }
+
+    #[test]
+    fn another_currency_needs_its_rate_and_twd_has_the_rate_1() {
+        let edited = |base: &Entry, body: &str| patch(body).unwrap().apply(base);
+        let needs = vec![("匯率".to_owned(), NEEDS_RATE)];
+        assert_eq!(wrong(edited(&lunch(), r#"{"原幣別":"USD"}"#)), needs);
+        let dollars = edited(&lunch(), r#"{"原幣別":"USD","匯率":31.5}"#).unwrap();
+        assert_eq!(dollars.to_json(), LUNCH.replace(r#""TWD""#, r#""USD""#).replace("1.0,", "31.5,"));
+        // What it is already is no change.
+        assert_eq!(edited(&dollars, r#"{"原幣別":"USD"}"#).unwrap(), dollars);
+        assert_eq!(wrong(edited(&dollars, r#"{"原幣別":"JPY","品項":"拉麵"}"#)), needs);
+        let back = edited(&dollars, r#"{"原幣別":"TWD"}"#).unwrap();
+        assert_eq!(back.to_json(), LUNCH.replace("1.0,", "1,"));
+        // A rate that is named is taken as it is.
+        assert_eq!(edited(&lunch(), r#"{"匯率":31.5}"#).unwrap().get(Field::Rate).unwrap(), "31.5");
+        let named = edited(&dollars, r#"{"原幣別":"TWD","匯率":1.00}"#).unwrap();
+        assert_eq!(named.get(Field::Rate).unwrap(), "1.00");
+        // Of an entry of another writer neither may be known.
+        let bare = Entry::read(r#"{"交易ID":"x"}"#).unwrap();
+        assert_eq!(wrong(edited(&bare, r#"{"原幣別":"USD"}"#)), needs);
+        assert_eq!(edited(&bare, r#"{"原幣別":"TWD"}"#).unwrap().get(Field::Rate).unwrap(), "1");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{ChangeError, Entry, Field, Invalid, Patch, Reason, Statement, Step, Total};
+use crate::currency::{HOME, example_rate};
+use crate::{Change, ChangeError, Entry, Field, Invalid, Patch, Reason, Statement, Step, Total};
 
 /// After an edit.
 pub const EDITED: &str = "修改成功";
@@ -28,6 +29,20 @@ pub fn failure(failure: &ChangeError, life: Duration) -> String {
         ChangeError::TooLarge => "內容過大".to_owned(),
         ChangeError::Unreadable(_) => "系統暫時無法讀取交易記錄，請稍後再試".to_owned(),
         ChangeError::Unwritable(_) | ChangeError::Outrun => "系統暫時無法儲存變更，請稍後再試".to_owned(),
+    }
+}
+
+/// The same in the chat, where what is missing can be said.
+pub fn chat_failure(failure: &ChangeError, change: &Change, life: Duration) -> String {
+    match (failure, change) {
+        (ChangeError::Invalid(invalid), Change::Edit(patch)) => match patch.currency_without_rate(invalid) {
+            Some(code) => format!(
+                "請一併提供匯率（1 {code} 等於多少 {HOME}），例如：修改幣別 {code} 匯率 {}",
+                example_rate(&code)
+            ),
+            None => self::failure(failure, life),
+        },
+        _ => self::failure(failure, life),
     }
 }
 
@@ -99,17 +114,20 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The fields that were edited, one line each: `• 欄位：舊 → 新`.
+/// The fields that were edited, one line each: `• 欄位：舊 → 新`; also the rate, if it follows from the currency.
 pub fn edited(patch: &Patch, step: &Step) -> String {
     let before = step.before();
+    let value = |entry: Option<&Entry>, field| entry.and_then(|entry| entry.get(field));
     let line = |field: Field| {
-        let text = |entry: Option<&Entry>| match entry.and_then(|entry| entry.get(field)) {
+        let text = |entry: Option<&Entry>| match value(entry, field) {
             Some(text) if !text.is_empty() => text,
             _ => "（空）".to_owned(),
         };
         format!("• {}：{} → {}", field.name(), text(before.as_ref()), text(step.entry()))
     };
-    let lines: Vec<String> = patch.fields().map(line).collect();
+    let rate_follows = patch.fields().all(|field| field != Field::Rate)
+        && value(before.as_ref(), Field::Rate) != value(step.entry(), Field::Rate);
+    let lines: Vec<String> = patch.fields().chain(rate_follows.then_some(Field::Rate)).map(line).collect();
     format!("{EDITED}\n{}", lines.join("\n"))
 }
 
@@ -126,7 +144,7 @@ fn span(life: Duration) -> String {
 mod tests {
     use super::*;
     use crate::testing::LUNCH;
-    use crate::{Attempt, Change, Months};
+    use crate::{Attempt, Months};
 
     const HOUR: Duration = Duration::from_secs(3600);
 

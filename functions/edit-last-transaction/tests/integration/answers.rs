@@ -9,6 +9,7 @@ use edit_last_transaction::{Config, MAX_BODY, OPENAPI};
 use http::Request;
 use onetap_config::Secret;
 use onetap_store::testing::{Fault, Faulty};
+use serde_json::json;
 use support::{Api, BROKEN, CHANGED, DINNER, LUNCH, MISSING, TOKEN, config, memory};
 
 async fn with_lunch() -> Api {
@@ -186,6 +187,26 @@ async fn every_wrong_field_is_reported_and_nothing_is_written() {
     // To name them without changing them is fine.
     let same = api.patch(r#"{"交易ID":"20251129-140000","intent":"bookkeeping","品項":"午餐"}"#).await;
     assert_eq!(same.status, 200);
+}
+
+#[tokio::test]
+async fn another_currency_needs_its_rate_in_the_same_edit() {
+    let api = with_lunch().await;
+    for body in [r#"{"原幣別":"USD"}"#, r#"{"原幣別":"USD","原幣金額":12.5}"#] {
+        let reply = api.patch(body).await;
+        reply.fails(422, "匯率不可省略：原幣別改為 TWD 以外的幣別時，必須一併提供");
+        let errors = json!({"匯率": "不可省略：原幣別改為 TWD 以外的幣別時，必須一併提供"});
+        assert_eq!(reply.json()["errors"], errors);
+    }
+    assert_eq!(api.stored().await.as_deref(), Some(LUNCH));
+    for _ in 0..2 {
+        let reply = api.patch(r#"{"原幣別":"USD","匯率":31.5}"#).await;
+        assert_eq!((reply.status, &reply.json()["updated_tx"]["匯率"]), (200, &json!(31.5)));
+    }
+    // What is not changed needs nothing, and TWD has the rate 1.
+    assert_eq!(api.patch(r#"{"原幣別":"USD","品項":"書"}"#).await.status, 200);
+    let reply = api.patch(r#"{"原幣別":"TWD"}"#).await;
+    assert_eq!((reply.status, &reply.json()["updated_tx"]["匯率"]), (200, &json!(1)));
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ on_every_backend! {
     an_entry_stays_when_the_last_transaction_is_gone
     an_entry_whose_event_arrives_late_overwrites_no_other
     an_edit_that_moves_the_date_moves_the_entry_to_its_month
+    another_currency_is_asked_for_its_rate_and_nothing_is_changed
     a_half_said_entry_is_completed_once
     a_half_said_entry_in_a_group_is_its_users_alone
     what_is_said_in_one_chat_is_not_told_in_another
@@ -119,6 +120,21 @@ async fn an_edit_that_moves_the_date_moves_the_entry_to_its_month(store: Arc<dyn
     assert_eq!(bot.deliver(&[text(&user, "修改日期 2024-02-29")]).await, 200);
     assert_eq!(entries(&bot, &user, &this_month()).await, (vec![], 2));
     assert_eq!(entries(&bot, &user, "2024-02").await, (vec!["午餐 120".to_owned()], 1));
+}
+
+async fn another_currency_is_asked_for_its_rate_and_nothing_is_changed(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    bot.ask(&user, "2024-02-01 書 12.5 信用卡").await;
+    let sum = async || bot.ask(&user, "2024-02").await.lines().next().unwrap_or_default().to_owned();
+    let asked = bot.ask(&user, "修改幣別 美金").await;
+    assert_eq!(asked, "請一併提供匯率（1 USD 等於多少 TWD），例如：修改幣別 USD 匯率 31.5");
+    assert_eq!(sum().await, "2024-02 共 1 筆，合計 12.5 TWD");
+    // The example works as it is.
+    let example = asked.split_once("例如：").unwrap().1;
+    assert_eq!(bot.ask(&user, example).await, "修改成功\n• 原幣別：TWD → USD\n• 匯率：1 → 31.5");
+    assert_eq!(sum().await, "2024-02 共 1 筆，合計 393.75 TWD");
+    assert_eq!(bot.ask(&user, "修改幣別 台幣").await, "修改成功\n• 原幣別：USD → TWD\n• 匯率：31.5 → 1");
+    assert_eq!(sum().await, "2024-02 共 1 筆，合計 12.5 TWD");
 }
 
 async fn a_half_said_entry_is_completed_once(store: Arc<dyn Store>) {

@@ -2,7 +2,7 @@
 
 use super::{Problem, words};
 use crate::texts::{INCOMPLETE, ONE_AT_A_TIME, wrong_field};
-use crate::{Field, Moment, Patch};
+use crate::{Field, Moment, Patch, Reason};
 
 /// Polite words before the verb.
 const POLITE: [&str; 6] = ["請", "麻煩", "幫我", "我要", "把", "將"];
@@ -60,6 +60,11 @@ pub(super) fn parse(text: &str, now: Moment) -> Option<Result<Patch, Problem>> {
 }
 
 fn patch(field: Field, rest: &str, now: Moment) -> Result<Patch, Problem> {
+    if let Some((currency, rate)) = currency_and_rate(field, rest) {
+        return one_field(Field::Currency, currency, now)?
+            .and(Field::Rate, &json(Field::Rate, rate, now)?)
+            .map_err(|reason| problem(Field::Rate, reason));
+    }
     if names_second_field(rest) {
         return Err(ONE_AT_A_TIME.into());
     }
@@ -67,11 +72,45 @@ fn patch(field: Field, rest: &str, now: Moment) -> Result<Patch, Problem> {
     if value.is_empty() {
         return Err(INCOMPLETE.into());
     }
-    let problem = |reason| Problem(wrong_field(words::label(field), reason));
+    one_field(field, value, now)
+}
+
+fn one_field(field: Field, value: &str, now: Moment) -> Result<Patch, Problem> {
     if field.is_fixed() {
-        return Err(problem("不可修改"));
+        return Err(problem(field, "不可修改"));
     }
-    Patch::one(field, &words::field_json(field, value, now).map_err(problem)?).map_err(problem)
+    Patch::one(field, &json(field, value, now)?).map_err(|reason| problem(field, reason))
+}
+
+fn json(field: Field, value: &str, now: Moment) -> Result<String, Problem> {
+    words::field_json(field, value, now).map_err(|reason| problem(field, reason))
+}
+
+fn problem(field: Field, reason: Reason) -> Problem {
+    Problem(wrong_field(words::label(field), reason))
+}
+
+/// The values of a currency and its rate, which are changed together: `幣別 美金 匯率 31.5`, in either order. `rest` follows the
+/// first of the two.
+fn currency_and_rate(field: Field, rest: &str) -> Option<(&str, &str)> {
+    let second = match field {
+        Field::Currency => Field::Rate,
+        Field::Rate => Field::Currency,
+        _ => return None,
+    };
+    let names = [second.name(), words::label(second)];
+    let (at, name) = names.into_iter().filter_map(|name| Some((rest.find(name)?, name))).min()?;
+    let before = rest[..at].trim_end_matches(SEPARATORS);
+    let before = AND.iter().find_map(|word| before.strip_suffix(word)).unwrap_or(before);
+    let after = new_value(&rest[at + name.len()..]);
+    let after = after.strip_prefix(SHORT_CHANGE).unwrap_or(after);
+    let values = (new_value(before), after.trim());
+    let is_whole = |value: &str| !value.is_empty() && !value.contains(SEPARATORS);
+    match values {
+        (one, other) if !is_whole(one) || !is_whole(other) => None,
+        (one, other) if field == Field::Currency => Some((one, other)),
+        (one, other) => Some((other, one)),
+    }
 }
 
 /// The new value, without the particle before it.

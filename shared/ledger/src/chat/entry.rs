@@ -4,13 +4,13 @@ use super::note::Draft;
 use super::pending::{Part, Pending};
 use super::tokens::Segment;
 use super::{Note, Problem, Sentence};
+use crate::currency::HOME;
 use crate::texts::wrong_field;
 use crate::{Decimal, Moment, Reason};
 
 /// Signs between two segments. A comma within a number is not one of them.
 const SEPARATORS: [char; 6] = ['，', '；', '、', ';', '\n', ','];
 const EXAMPLE: &str = "例如：午餐 120 信用卡";
-const HOME_CURRENCY: &str = "TWD";
 
 /// The most entries of one text: they are recorded in one commit.
 const MAX_ENTRIES: usize = 20;
@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str, now: Moment) -> Sentence {
     let payments = fill_gaps(segments.iter().map(|segment| segment.payment.clone()));
     let rates = fill_gaps(segments.iter().map(|segment| segment.rate.clone()));
     let has_foreign_currency =
-        segments.iter().any(|segment| segment.currency.is_some_and(|code| code != HOME_CURRENCY));
+        segments.iter().any(|segment| segment.currency.is_some_and(|code| code != HOME));
     let mut date = now.date();
     let (mut drafts, mut problems) = (Vec::new(), Vec::new());
     let (mut missing, mut is_wrong) = (Vec::new(), false);
@@ -43,12 +43,10 @@ pub(super) fn parse(text: &str, now: Moment) -> Sentence {
         let item = faults.need(Part::Item, Some(&segment.item).filter(|item| !item.is_empty()).map(Ok));
         let amount = faults.need(Part::Amount, segment.amount.clone());
         let payment = faults.need(Part::Payment, payment.map(Ok));
-        let currency = segment.currency.unwrap_or(HOME_CURRENCY);
+        let currency = segment.currency.unwrap_or(HOME);
         let rate = match rate {
-            Some(_) if currency == HOME_CURRENCY && !has_foreign_currency => {
-                faults.need(Part::Currency, None)
-            }
-            _ if currency == HOME_CURRENCY => Some(Decimal::one()),
+            Some(_) if currency == HOME && !has_foreign_currency => faults.need(Part::Currency, None),
+            _ if currency == HOME => Some(Decimal::one()),
             rate => faults.need(Part::Rate, rate),
         };
         match (item, amount, payment, rate) {

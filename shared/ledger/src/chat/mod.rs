@@ -3,6 +3,7 @@
 //! ```text
 //! 刪除上一筆                                    delete
 //! 修改金額 150 · 上一筆分類改教育                  edit, one field
+//! 修改幣別 美金 匯率 31.5                          edit, a currency with its rate
 //! 午餐 120 信用卡 · 昨天 計程車 250 現金           record an entry, words in any order
 //! 早餐 50、午餐 120、飲料 45 現金                  several entries, which share what only one of them says
 //! 書 12.5 美金 匯率 31.5 信用卡                   another currency, with its rate
@@ -31,7 +32,7 @@ use crate::{Moment, Patch};
 pub enum Sentence {
     /// Delete the last transaction.
     Delete,
-    /// Change one of its fields.
+    /// Change one of its fields, or its currency and rate.
     Edit(Patch),
     /// An edit that cannot be made.
     EditProblem(Problem),

@@ -1,5 +1,7 @@
 //! What a sentence does, sentence by sentence.
 
+use std::time::Duration;
+
 use onetap_ledger::chat::{Pending, Problem, Recall, Sentence, Supply, parse, supply};
 use onetap_ledger::{Attempt, Change, Entry, Field, Moment, Month, Months, texts};
 
@@ -16,9 +18,13 @@ fn says(text: &str) -> String {
     match parse(text, now()) {
         Sentence::Delete => "delete".to_owned(),
         Sentence::Edit(edit) => {
-            let step =
-                Attempt::new(Change::Edit(edit.clone()), None).step(Some(LUNCH), &Months::default()).unwrap();
-            texts::edited(&edit, &step).replace("修改成功\n• ", "")
+            let change = Change::Edit(edit.clone());
+            match Attempt::new(change.clone(), None).step(Some(LUNCH), &Months::default()) {
+                Ok(step) => texts::edited(&edit, &step).replace("修改成功\n• ", "").replace("\n• ", " | "),
+                Err(failure) => {
+                    format!("edit? {}", texts::chat_failure(&failure, &change, Duration::from_secs(3600)))
+                }
+            }
         }
         Sentence::Note(note) => texts::noted(&note.entries(None, &Months::default()))
             .replace("已記帳：\n• ", "")
@@ -165,8 +171,7 @@ fn an_edit_changes_one_field() {
         ("剛剛那筆改金額150", "原幣金額：100.0 → 150"),
         ("請幫我把金額改成150", "原幣金額：100.0 → 150"),
         ("金額改 150", "原幣金額：100.0 → 150"),
-        ("修改幣別 美金", "原幣別：TWD → USD"),
-        ("幣別改成JPY", "原幣別：TWD → JPY"),
+        ("修改幣別 台幣", "原幣別：TWD → TWD"),
         ("修改匯率 31.5", "匯率：1.0 → 31.5"),
         ("修改明細 和同事聚餐", "明細說明：（空） → 和同事聚餐"),
         ("修改附註：下次再約 時間未定", "附註：（空） → 下次再約 時間未定"),
@@ -182,6 +187,27 @@ fn an_edit_changes_one_field() {
         ("修改品項 時間管理課", "品項：午餐 → 時間管理課"),
         ("請 修改 上一筆 的 專案 為 旅遊", "專案：日常 → 旅遊"),
         ("修改金額１５０", "原幣金額：100.0 → 150"),
+    ]);
+}
+
+#[test]
+fn another_currency_is_changed_to_with_its_rate_only() {
+    let dollars = "原幣別：TWD → USD | 匯率：1.0 → 31.5";
+    each_says(&[
+        ("修改幣別 美金", "edit? 請一併提供匯率（1 USD 等於多少 TWD），例如：修改幣別 USD 匯率 31.5"),
+        ("幣別改成JPY", "edit? 請一併提供匯率（1 JPY 等於多少 TWD），例如：修改幣別 JPY 匯率 0.21"),
+        ("修改幣別 USD 匯率 31.5", dollars),
+        ("修改幣別 JPY 匯率 0.21", "原幣別：TWD → JPY | 匯率：1.0 → 0.21"),
+        ("修改幣別 美金，匯率 31.5", dollars),
+        ("幣別改成美金、匯率改成31.5", dollars),
+        ("上一筆的幣別改美元和匯率改31.5", dollars),
+        ("修改匯率 31.5 幣別 美金", dollars),
+        ("修改匯率為31.5，原幣別為USD", dollars),
+        ("修改幣別 美金 匯率 0", "edit? 匯率必須大於 0"),
+        ("修改幣別 貝殼 匯率 31.5", "edit? 幣別必須是 ISO 4217 幣別代碼"),
+        ("修改幣別 美金 匯率", "edit? 一次只允許更新一個欄位"),
+        ("修改幣別和匯率", "edit? 一次只允許更新一個欄位"),
+        ("修改幣別 美金 匯率 31.5 金額 12", "edit? 一次只允許更新一個欄位"),
     ]);
 }
 
