@@ -14,7 +14,7 @@ pub const INCOMPLETE: &str = "缺少欄位名稱或新值";
 /// An edit in the chat of more than one field.
 pub const ONE_AT_A_TIME: &str = "一次只允許更新一個欄位";
 
-/// Why a change was not made, where transactions live for `life`.
+/// Why a change was not made, over HTTP, where transactions live for `life`.
 pub fn failure(failure: &ChangeError, life: Duration) -> String {
     match failure {
         ChangeError::Missing => format!("目前沒有可修改的交易記錄（交易記錄會在 {}後自動清除）", span(life)),
@@ -32,9 +32,13 @@ pub fn failure(failure: &ChangeError, life: Duration) -> String {
     }
 }
 
-/// The same in the chat, where what is missing can be said.
+/// The same in the chat: what is missing can be said there, and its entries stay in the ledger when they can no longer be edited.
 pub fn chat_failure(failure: &ChangeError, change: &Change, life: Duration) -> String {
     match (failure, change) {
+        (ChangeError::Missing | ChangeError::Expired, _) => format!(
+            "目前沒有可修改的交易記錄（記帳後 {}內可以修改；更早的記錄仍保留在帳本中）",
+            span(life)
+        ),
         (ChangeError::Invalid(invalid), Change::Edit(patch)) => match patch.currency_without_rate(invalid) {
             Some(code) => format!(
                 "請一併提供匯率（1 {code} 等於多少 {HOME}），例如：修改幣別 {code} 匯率 {}",
@@ -158,6 +162,16 @@ mod tests {
         {
             assert_eq!(span(Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn the_chat_does_not_say_that_what_the_ledger_keeps_is_gone() {
+        let says = |failure, life| chat_failure(&failure, &Change::Delete, life);
+        let missing = "目前沒有可修改的交易記錄（記帳後 1 小時內可以修改；更早的記錄仍保留在帳本中）";
+        assert_eq!(says(ChangeError::Missing, HOUR), missing);
+        assert_eq!(says(ChangeError::Expired, HOUR), missing);
+        assert!(says(ChangeError::Missing, HOUR / 2).contains("（記帳後 30 分鐘內可以修改；"));
+        assert_eq!(says(ChangeError::Broken, HOUR), "資料格式錯誤，請重新記帳");
     }
 
     #[test]
