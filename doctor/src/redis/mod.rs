@@ -101,10 +101,10 @@ impl Server {
         !matches!(self.command(&["GET", name]).await, Err(Failure::Refused(error)) if is_denied(&error))
     }
 
-    /// Removes keys, whatever they hold, and what a cleared log leaves behind for a second. Goes on after a failure, and
+    /// Removes keys, whatever they hold, and what a cleared log leaves behind for a minute. Goes on after a failure, and
     /// repeats what a busy service did not take for as long as the caller waits.
     pub(crate) async fn remove(&self, names: &[String]) -> Result<(), String> {
-        let marks = names.iter().map(|name| format!("{name}:cleared"));
+        let marks = names.iter().map(|name| format!("{name}\u{1f}cleared"));
         let all: Vec<String> = names.iter().cloned().chain(marks).collect();
         let mut left: VecDeque<&[String]> = all.chunks(100).collect();
         let mut removed = Ok(());

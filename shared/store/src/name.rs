@@ -7,20 +7,27 @@ use crate::Error;
 /// Maximum length in bytes: DynamoDB's limit for a partition key.
 pub const MAX_NAME: usize = 2048;
 
+/// A character that names do not have: a backend adds it to a name of the caller to get one of its own.
+pub(crate) const RESERVED: char = '\u{1f}';
+
 macro_rules! name {
     ($name:ident, $what:literal, $doc:literal) => {
         #[doc = $doc]
         ///
-        /// Any text of 1 to 2048 bytes. `Debug` shows its length only: names hold user ids.
+        /// Any text of 1 to 2048 bytes without the control character U+001F, which marks the store's own names. `Debug`
+        /// shows its length only: names hold user ids.
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(String);
 
         impl $name {
-            /// Checks the length.
+            /// Checks the length, and that there is no U+001F.
             pub fn new(name: impl Into<String>) -> Result<$name, Error> {
                 let name = name.into();
                 match name.len() {
                     0 => Err(Error::rejected(concat!($what, " must not be empty"))),
+                    1..=MAX_NAME if name.contains(RESERVED) => {
+                        Err(Error::rejected(concat!($what, " must not contain U+001F")))
+                    }
                     1..=MAX_NAME => Ok($name(name)),
                     n => Err(Error::rejected(format!(
                         concat!($what, " of {} bytes is over the limit of {}"),
@@ -57,3 +64,21 @@ name!(
     "a channel's name",
     "The name of a channel, whose watchers are notified when a batch publishes on it."
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_any_character_but_the_one_that_marks_the_stores_own_names() {
+        for name in ["a\u{1e}b", "a\u{0}", "orders:cleared", "鍵 🔑"] {
+            assert_eq!(Key::new(name).unwrap().as_str(), name);
+        }
+        for name in ["\u{1f}", "orders\u{1f}cleared", "a\u{1f}"] {
+            let errors = [Key::new(name).map(drop), Log::new(name).map(drop), Channel::new(name).map(drop)];
+            for error in errors.map(Result::unwrap_err) {
+                assert!(error.to_string().contains("must not contain U+001F"), "{error}");
+            }
+        }
+    }
+}

@@ -25,7 +25,7 @@ impl Traces {
     }
 
     /// Everything under the id of `user`. The name of a log that was cleared is no trace of what was in it: Redis keeps it
-    /// for a second, DynamoDB for a week.
+    /// for a minute, DynamoDB for a week.
     pub(super) async fn of(&self, user: &str, words: &str) -> Vec<String> {
         match self {
             Traces::Redis(client) => {
@@ -37,7 +37,7 @@ impl Traces {
                 for name in names {
                     let life: i64 = redis::cmd("PTTL").arg(&name).query_async(&mut connection).await.unwrap();
                     // -2: it has ended meanwhile.
-                    if !(name.ends_with(":cleared") && matches!(life, -2 | 0..=1000)) {
+                    if !(name.ends_with("\u{1f}cleared") && matches!(life, -2 | 0..=60_000)) {
                         traces.push(name);
                     }
                 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// ```
 #[non_exhaustive]
 pub enum Error<T = Infallible, E = Infallible> {
-    /// The key is empty or over 256 bytes. Nothing was asked or run.
+    /// The key is empty or over 256 bytes, or contains U+001F. Nothing was asked or run.
     InvalidKey,
     /// The payload cannot be written as JSON. Nothing was asked or run.
     InvalidPayload,
@@ -151,7 +151,7 @@ impl<T, E: fmt::Debug> fmt::Debug for Error<T, E> {
 impl<T, E: fmt::Display> fmt::Display for Error<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::InvalidKey => f.write_str("an idempotency key has 1 to 256 bytes"),
+            Error::InvalidKey => f.write_str("an idempotency key has 1 to 256 bytes and no U+001F"),
             Error::InvalidPayload => f.write_str("the payload cannot be written as JSON"),
             Error::DeadlinePassed => f.write_str("the deadline passed before the function could start"),
             Error::Mismatch => f.write_str("the idempotency key belongs to another payload"),

@@ -1,7 +1,7 @@
 -- Applies batches, one after the other: of each batch all of its writes, or none. `memory.rs` is the same in Rust.
 --
 -- KEYS   the key or log of each write but 'publish', in the order of the writes; a log with several appends is listed for each.
---        The log of an 'append' or a 'clear' is followed by its mark (see Delete and clear)
+--        The log of an 'append' or a 'clear' is followed by its mark (see MARK_MILLIS)
 -- ARGV   for each batch the number of its writes, and then six fields a write:
 --        1 what    'check', 'put', 'delete', 'newer', 'append', 'extend' (an append to a log that exists), 'clear' or 'publish'
 --        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing;
@@ -128,24 +128,54 @@ local function undo(appended)
   end
 end
 
--- Adds the record of an append, and trims its log if `trims`; the reply is its position or an error. If the log was cleared a
--- moment ago, its stream begins at the last position of its earlier life, so that the new position is larger.
-local function add(write, trims)
-  local last = known[write.mark]
-  local resumed = last and last:match('^%d+%-%d+$') and not failed(redis.pcall('XADD', write.key, last, 'data', ''))
-  local position
-  if not trims then
-    position = redis.pcall('XADD', write.key, '*', 'data', write.new)
-  else
-    position = redis.pcall('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
+-- Whether a position is after another one. Their numbers may be too large for a number of Lua, so they are compared as texts.
+local function is_after(position, other)
+  local function padded(of)
+    local major, minor = string.match(of, '^(%d+)-(%d+)$')
+    return major and string.rep('0', 20 - #major) .. major .. string.rep('0', 20 - #minor) .. minor
   end
-  if resumed and failed(position) then
-    undo({ { key = write.key, position = last } })
-  elseif resumed then
-    redis.call('XDEL', write.key, last)
+  local bound = padded(other)
+  return not bound or padded(position) > bound
+end
+
+-- A cleared log leaves its last position under a name of its own, its mark, until the server's clock has passed that position
+-- by this time. A new stream takes its positions from the clock, which may step back, above all with a failover to a server
+-- whose clock is behind. The name of a log may hold a user's id, so the mark does not stay for longer than clocks differ.
+local MARK_MILLIS = 60 * 1000
+
+local function leave_mark(write)
+  local millis = string.match(write.last, '^%d+')
+  -- A position that no clock reaches, which another program has chosen, has a mark for ever.
+  if #millis > 15 then
+    redis.pcall('SET', write.mark, write.last)
+  else
+    redis.pcall('SET', write.mark, write.last, 'PXAT', string.format('%.0f', millis + MARK_MILLIS))
+  end
+  known[write.mark] = write.last
+end
+
+-- Adds the record of an append, and trims its log if `trims`; the reply is its position or an error. If the log was cleared
+-- and the clock is not after its last position, the record is added once more behind that position.
+local function add(write, trims)
+  local function add_by_clock()
+    if not trims then
+      return redis.pcall('XADD', write.key, '*', 'data', write.new)
+    end
+    return redis.pcall('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
   end
   known[write.key] = nil
-  return position
+  local position, last = add_by_clock(), known[write.mark]
+  if failed(position) or not last or is_after(position, last) then
+    return position
+  end
+  redis.pcall('XADD', write.key, last, 'data', '')
+  local behind = add_by_clock()
+  if failed(behind) then
+    undo({ { key = write.key, position = position }, { key = write.key, position = last } })
+  else
+    redis.call('XDEL', write.key, position, last)
+  end
+  return behind
 end
 
 -- Applies one batch.
@@ -307,16 +337,15 @@ local function apply(writes)
   end
 
   -- Delete and clear: after the writes that need memory. A batch that only removes also works on a server without free
-  -- memory. A cleared log leaves its last position for a second, under a name of its own, its mark: within a millisecond a
-  -- new stream would give the same positions again.
+  -- memory.
   for _, write in ipairs(writes) do
     if write.what == 'delete' then
       redis.call('DEL', write.key)
       known[write.key] = false
     elseif write.last then
       redis.call('DEL', write.key)
-      redis.pcall('SET', write.mark, write.last, 'PX', '1000')
-      known[write.key], known[write.mark] = false, write.last
+      known[write.key] = false
+      leave_mark(write)
     end
   end
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::name::RESERVED;
 use crate::{Batch, Commit, Error, Expect, Key, Position, Record, Refusal, Ttl, Value, Write, seq_of};
 
 /// The largest count that is sent. No log has so many records, so a larger count means all of them.
@@ -86,7 +87,7 @@ fn names(write: &Write) -> impl Iterator<Item = Cow<'_, str>> {
         Write::Append { log, keep: Some(_), .. } | Write::Clear { log } => Some(log),
         _ => None,
     };
-    let mark = marked.map(|log| Cow::Owned(format!("{}:cleared", log.as_str())));
+    let mark = marked.map(|log| Cow::Owned(format!("{}{RESERVED}cleared", log.as_str())));
     write.name().map(Cow::Borrowed).into_iter().chain(mark)
 }
 

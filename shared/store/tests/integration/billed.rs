@@ -177,6 +177,27 @@ async fn a_batch_sees_what_the_batches_before_it_in_its_call_have_written() {
 
 #[tokio::test]
 #[ignore = "needs redis-server"]
+async fn an_append_costs_what_it_always_does_also_while_the_log_has_a_mark_of_its_clear() {
+    let billed = Billed::open().await;
+    let log = billed.names.log("log");
+    let append = || Batch::new().append(&log, "1", Keep::all_for(HOUR));
+    let (answers, cost) = billed.cost(&[append()]).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 4), "EVALSHA, MGET of the mark, XADD, PEXPIRE");
+    let (answers, cost) = billed.cost(&[Batch::new().clear(&log)]).await;
+    assert!(answers.iter().all(applied), "{answers:?}");
+    assert_eq!(cost, (1, 4), "EVALSHA, XREVRANGE, DEL, SET of the mark");
+    // The clock goes on, so that the new life does not begin in the millisecond of the last record.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    for _ in 0..2 {
+        let (answers, cost) = billed.cost(&[append()]).await;
+        assert!(answers.iter().all(applied), "{answers:?}");
+        assert_eq!(cost, (1, 4), "EVALSHA, MGET of the mark, XADD, PEXPIRE");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server"]
 async fn the_values_of_a_batch_are_read_with_one_command_and_with_two_where_some_are_missing() {
     let billed = Billed::open().await;
     let keys: Vec<Key> = (0..5).map(|n| billed.names.key(&n.to_string())).collect();
