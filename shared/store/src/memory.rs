@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
@@ -18,7 +18,7 @@ use crate::{
 
 /// A store in this process: its data is lost when this value is dropped. It uses tokio's clock, which a test can pause.
 #[derive(Default)]
-pub struct Memory(Mutex<State>);
+pub struct Memory(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -171,8 +171,8 @@ impl State {
             let Write::Publish { channel, .. } = write else {
                 continue;
             };
-            if self.notifiers.get(channel).is_some_and(|notifier| notifier.send(()).is_err()) {
-                self.notifiers.remove(channel);
+            if let Some(notifier) = self.notifiers.get(channel) {
+                let _ = notifier.send(());
             }
         }
 
@@ -191,15 +191,38 @@ impl Memory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A poisoned lock is safe to use: `State::commit` does not panic between two writes, so no commit is half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
-/// Shows only the number of keys and logs: keys and values are user data.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // A poisoned lock is safe to use: `State::commit` does not panic between two writes, so no commit is half done.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A watcher of a channel. The last one that ends removes the notifier.
+struct Watcher {
+    receiver: broadcast::Receiver<()>,
+    channel: Channel,
+    state: Weak<Mutex<State>>,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let Some(state) = self.state.upgrade() else { return };
+        let notifiers = &mut lock(&state).notifiers;
+        // The receiver of this watcher still counts.
+        if notifiers.get(&self.channel).is_some_and(|notifier| notifier.receiver_count() == 1) {
+            notifiers.remove(&self.channel);
+        }
+    }
+}
+
+/// Shows only the number of keys and logs, and of channels that are watched: keys and values are user data.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("names", &self.state().entries.len()).finish()
+        let State { entries, notifiers, .. } = &*self.state();
+        f.debug_struct("Memory").field("names", &entries.len()).field("channels", &notifiers.len()).finish()
     }
 }
 
@@ -233,14 +256,15 @@ impl Store for Memory {
             .entry(channel.clone())
             .or_insert_with(|| broadcast::channel(64).0)
             .subscribe();
-        let next = |mut receiver: broadcast::Receiver<()>| async move {
-            match receiver.recv().await {
+        let watcher = Watcher { receiver, channel: channel.clone(), state: Arc::downgrade(&self.0) };
+        let next = |mut watcher: Watcher| async move {
+            match watcher.receiver.recv().await {
                 // A receiver that lags has missed notifications. One is enough to make the watcher read again.
-                Ok(()) | Err(broadcast::error::RecvError::Lagged(_)) => Some((Ok(()), receiver)),
+                Ok(()) | Err(broadcast::error::RecvError::Lagged(_)) => Some((Ok(()), watcher)),
                 Err(broadcast::error::RecvError::Closed) => None,
             }
         };
-        Ok(stream::unfold(receiver, next).boxed())
+        Ok(stream::unfold(watcher, next).boxed())
     }
 
     fn max_value(&self) -> usize {
