@@ -2,10 +2,14 @@
 
 mod encode;
 #[cfg(feature = "redis")]
+mod replies;
+#[cfg(feature = "redis")]
 mod resp;
 #[cfg(feature = "upstash")]
 mod rest;
 mod send;
+#[cfg(feature = "redis")]
+mod subscription;
 #[cfg(feature = "redis")]
 mod wire;
 

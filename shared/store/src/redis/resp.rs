@@ -18,8 +18,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::encode::{Command, Reply};
+use super::replies::too_long_reason;
 use super::wire::Wire;
-use super::{Failure, Scripted, Transport};
+use super::{Failure, Scripted, Transport, subscription};
 use crate::{BoxStream, Error, Source, Store, forward};
 use onetap_config::{MAX_DURATION, Secret};
 
@@ -141,7 +142,7 @@ impl Resp {
                     self.put_back(wire);
                     return Ok(replies);
                 }
-                Err(error) if *sent => return Err(Failure::Interrupted(error.into())),
+                Err(error) if *sent => return Err(interrupted(error)),
                 Err(error) if is_new => return Err(no_connection(error.into())),
                 // Nothing was sent, so any request may be sent again, over the next connection.
                 Err(_) => {}
@@ -201,6 +202,14 @@ impl Resp {
     }
 }
 
+/// The failure of a request that may have arrived.
+fn interrupted(error: std::io::Error) -> Failure {
+    match too_long_reason(&error) {
+        Some(reason) => Failure::Final(Error::unknown(reason).with_source(error)),
+        None => Failure::Interrupted(error.into()),
+    }
+}
+
 /// Connects to all addresses of the host at once, and returns the first connection: an address that is down must not
 /// use up the time limit.
 async fn connected(host: &str, port: u16) -> std::io::Result<TcpStream> {
@@ -248,10 +257,10 @@ impl Transport for Resp {
     ) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
         let subscribed = async {
             let wire = self.new_connection().await?;
-            let messages = wire.subscribe(channel).await;
+            let messages = subscription::subscribe(wire, channel).await;
             let messages =
                 messages.map_err(|error| Error::not_sent("no connection").with_source(error))??;
-            Ok(messages.map(Ok).boxed())
+            Ok(messages.boxed())
         };
         timeout_at(deadline, subscribed)
             .await

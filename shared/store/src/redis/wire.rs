@@ -4,29 +4,16 @@
 //! connection together with the request, so that no later caller can read a reply that was meant for it. No task works
 //! in the background, where Lambda would freeze it.
 //!
-//! The `redis` crate encodes the commands. The replies are parsed here, because the crate's parser scans an incomplete
-//! line again from its start whenever more bytes arrive, which takes quadratic time.
+//! The `redis` crate encodes the commands.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Waker};
 
-use futures_util::{Stream, stream};
 use redis::Cmd;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Duration, Instant};
 
-use super::encode::{Command, Reply, ServerError};
-use crate::Error;
-
-/// Status lines and errors of Redis are far shorter. A longer line means that the peer does not speak RESP.
-const MAX_LINE_BYTES: u64 = 64 * 1024;
-
-/// Redis bulk strings are at most 512 MB. A longer length means that the peer does not speak RESP.
-const MAX_BULK_BYTES: u64 = 512 << 20;
-
-/// The deepest reply is a list of records with their fields. Deeper nesting means that the peer does not speak RESP.
-const MAX_DEPTH: usize = 8;
+use super::encode::{Command, Reply};
+use super::replies::{Replies, protocol_error};
 
 /// The maximum size of a TLS record. The server cannot decrypt an incomplete record, so if the first write fails, the
 /// server has received no part of a command.
@@ -41,15 +28,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// A connection, used by one caller at a time.
 pub(super) struct Wire {
-    stream: BufReader<Box<dyn ByteStream>>,
+    pub(super) replies: Replies<Box<dyn ByteStream>>,
     idle_since: Instant,
-    /// The server has answered `READONLY`: it was the primary and is a replica now.
-    read_only: bool,
 }
 
 impl Wire {
     pub(super) fn new(stream: Box<dyn ByteStream>) -> Wire {
-        Wire { stream: BufReader::new(stream), idle_since: Instant::now(), read_only: false }
+        Wire { replies: Replies::of(stream), idle_since: Instant::now() }
     }
 
     pub(super) fn idle_for(&self) -> Duration {
@@ -63,8 +48,7 @@ impl Wire {
             // After a Lambda was frozen or a thread was blocked, tokio must poll its sockets first.
             tokio::task::yield_now().await;
         }
-        let mut context = Context::from_waker(Waker::noop());
-        Pin::new(&mut self.stream).poll_read(&mut context, &mut ReadBuf::new(&mut [0])).is_pending()
+        self.replies.is_quiet()
     }
 
     /// Sends commands and reads a reply for each. `sent` becomes true when the first write succeeds: an error before
@@ -78,33 +62,16 @@ impl Wire {
         self.write(commands, sent).await?;
         let mut replies = Vec::with_capacity(commands.len());
         for _ in commands {
-            replies.push(self.reply(0).await?);
+            replies.push(self.replies.next().await?);
         }
-        if !self.stream.buffer().is_empty() {
+        if self.replies.has_more() {
             return Err(protocol_error());
         }
         self.idle_since = Instant::now();
-        Ok((replies, (!self.read_only).then_some(self)))
+        Ok((replies, (!self.replies.read_only()).then_some(self)))
     }
 
-    /// Subscribes to `channel`. The stream has an item for each message, and ends with the connection.
-    pub(super) async fn subscribe(
-        mut self,
-        channel: &str,
-    ) -> io::Result<Result<impl Stream<Item = ()> + use<>, Error>> {
-        self.write(&[Command::of(["SUBSCRIBE", channel])], &mut false).await?;
-        match self.reply(0).await? {
-            Reply::Error(error) => return Ok(Err(error.into())),
-            reply if reply.is_pubsub("subscribe") => {}
-            _ => return Err(protocol_error()),
-        }
-        Ok(Ok(stream::unfold(self, |mut wire| async move {
-            while !wire.reply(0).await.ok()?.is_pubsub("message") {}
-            Some(((), wire))
-        })))
-    }
-
-    async fn write(&mut self, commands: &[Command<'_>], sent: &mut bool) -> io::Result<()> {
+    pub(super) async fn write(&mut self, commands: &[Command<'_>], sent: &mut bool) -> io::Result<()> {
         let mut bytes = Vec::new();
         for command in commands {
             let parts = command.parts();
@@ -114,86 +81,22 @@ impl Wire {
             }
             packed.write_packed_command(&mut bytes);
         }
-        let first = self.stream.write(&bytes[..bytes.len().min(FIRST_WRITE_BYTES)]).await?;
+        let stream = self.replies.stream();
+        let first = stream.write(&bytes[..bytes.len().min(FIRST_WRITE_BYTES)]).await?;
         *sent = true;
-        self.stream.write_all(&bytes[first..]).await?;
-        self.stream.flush().await
+        stream.write_all(&bytes[first..]).await?;
+        stream.flush().await
     }
-
-    async fn reply(&mut self, depth: usize) -> io::Result<Reply> {
-        let line = self.line().await?;
-        let (kind, rest) = line.split_first().ok_or_else(protocol_error)?;
-        let text = String::from_utf8_lossy(rest);
-        let number = || text.parse::<i64>().map_err(|_| protocol_error());
-        match kind {
-            b'+' => Ok(Reply::Text(text.into_owned())),
-            b'-' => {
-                // Older servers report READONLY inside a script error.
-                self.read_only |= text.contains("READONLY");
-                Ok(Reply::Error(ServerError::new(&text)))
-            }
-            b':' => number().map(Reply::Int),
-            b'$' | b'*' if number()? < 0 => Ok(Reply::Nil),
-            b'$' => self.bulk(number()?.unsigned_abs()).await,
-            b'*' if depth < MAX_DEPTH => {
-                let mut replies = Vec::new();
-                for _ in 0..number()? {
-                    replies.push(Box::pin(self.reply(depth + 1)).await?);
-                }
-                Ok(Reply::List(replies))
-            }
-            _ => Err(protocol_error()),
-        }
-    }
-
-    async fn line(&mut self) -> io::Result<Vec<u8>> {
-        let mut line = Vec::new();
-        (&mut self.stream).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
-        if !line.ends_with(b"\r\n") {
-            return Err(protocol_error());
-        }
-        line.truncate(line.len() - 2);
-        Ok(line)
-    }
-
-    async fn bulk(&mut self, length: u64) -> io::Result<Reply> {
-        if length > MAX_BULK_BYTES {
-            return Err(protocol_error());
-        }
-        // The length is untrusted: for a large one, memory is allocated as the bytes arrive.
-        let mut bytes = Vec::with_capacity(length.min(MAX_LINE_BYTES) as usize + 2);
-        (&mut self.stream).take(length + 2).read_to_end(&mut bytes).await?;
-        if bytes.len() as u64 != length + 2 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        bytes.truncate(bytes.len() - 2);
-        Ok(match String::from_utf8(bytes) {
-            Ok(text) => Reply::Text(text),
-            // An error of this command only: the other commands were executed.
-            Err(_) => Reply::Error(Error::decode("a value is not UTF-8 text").into()),
-        })
-    }
-}
-
-impl Reply {
-    /// Whether this is a message of a subscription of this kind: a list whose first element is `kind`.
-    fn is_pubsub(&self, kind: &str) -> bool {
-        matches!(self, Reply::List(list) if matches!(list.first(), Some(Reply::Text(first)) if first == kind))
-    }
-}
-
-/// The peer does not speak RESP.
-fn protocol_error() -> io::Error {
-    io::ErrorKind::InvalidData.into()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 mod tests {
     use super::*;
+    use crate::Error;
     use futures_util::FutureExt;
     use std::pin::pin;
-    use tokio::io::{DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use tokio::time::timeout;
 
     fn wire(size: usize) -> (Wire, DuplexStream) {

@@ -25,6 +25,7 @@ mod observed;
 mod oracle;
 mod race;
 mod redis;
+mod redis_transport;
 mod script;
 mod skew;
 mod sources;
