@@ -2,7 +2,7 @@
 
 use crate::log::MIN_TTL;
 use crate::seq::{beginning_with_seq, parsed_seq};
-use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Ttl};
+use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Ttl, resend};
 
 /// Maximum number of writes in a batch. A DynamoDB transaction has at most 100 items, and an append takes two of them. On
 /// Redis a batch is one script, which blocks the server while it runs.
@@ -79,6 +79,8 @@ pub enum Write {
         key: Key,
         /// The expected value: always [`Expect::Is`].
         expect: Expect,
+        /// Whether a key that is gone already is as good as deleted ([`Batch::gone_is_success`]).
+        gone_is_success: bool,
     },
     /// Sets a JSON object with a numeric `seq`, unless the stored one has the same or a higher `seq`.
     /// Never refuses the batch.
@@ -161,9 +163,28 @@ impl Batch {
     }
 
     /// Removes `key`, if its value is exactly `is`.
+    ///
+    /// If the reply is lost, the outcome is unknown, unless the batch has a marker or [gone is
+    /// success](Batch::gone_is_success).
     #[must_use]
     pub fn delete(self, key: &Key, is: impl Into<String>) -> Batch {
-        self.with(Write::Delete { key: key.clone(), expect: Expect::Is(is.into()) })
+        let expect = Expect::Is(is.into());
+        self.with(Write::Delete { key: key.clone(), expect, gone_is_success: false })
+    }
+
+    /// Declares that for the deletes of this batch *gone* is success: the caller takes a refusal that finds
+    /// [nothing](crate::Found::Nothing) under such a key for its own delete, as when it releases a lock.
+    ///
+    /// Such a delete may be [sent again](Batch::is_repeatable) after its reply was lost. Any other may not: of a key that is
+    /// gone, nothing shows who has removed it.
+    #[must_use]
+    pub fn gone_is_success(mut self) -> Batch {
+        for write in &mut self.writes {
+            if let Write::Delete { gone_is_success, .. } = write {
+                *gone_is_success = true;
+            }
+        }
+        self
     }
 
     /// Sets `key` to the object `json` for `ttl`, unless the stored object has the same or a higher `seq` ([`seq_of`](crate::seq_of)).
@@ -271,29 +292,23 @@ impl Batch {
         self.likely
     }
 
-    /// Whether the batch may be sent again after its reply was lost.
+    /// Whether the batch may be sent again after its reply was lost, if no other batch travels with it.
     ///
     /// It may if a second send changes nothing that the first one has changed, *and* a refusal shows the caller whether
     /// the first one was applied. A marker (a put that expects no value) gives both to the whole batch, as long as only
     /// its owner replaces it: once another writer has replaced the value, the refusal cannot show whether our first
     /// attempt was applied. A compare-and-swap without a marker (`Is(old)` to another value) is not repeatable: the
-    /// value in the refusal may be another writer's, and an increment would be lost.
+    /// value in the refusal may be another writer's, and an increment would be lost. Neither is a delete without a marker,
+    /// unless [gone is success](Batch::gone_is_success).
+    ///
+    /// Of several batches in one request, one is not sent again if a later one may have changed what it is recognised by.
     pub fn is_repeatable(&self) -> bool {
-        if self.once {
-            return false;
-        }
-        let marked = |write: &Write| match write {
-            Write::Put { expect: Expect::Absent, .. } => true,
-            Write::Put { expect: Expect::AbsentOr(old), value, .. } => *value != Value::Text(old.clone()),
-            _ => false,
-        };
-        let harmless = |write: &Write| match write {
-            Write::Put { expect: Expect::Is(old), value, .. } => *value == Value::Text(old.clone()),
-            // Another writer may append between two sends of a clear.
-            Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => false,
-            Write::Put { .. } | Write::Check { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => true,
-        };
-        self.writes.iter().any(marked) || self.writes.iter().all(harmless)
+        resend::recognises_itself(self)
+    }
+
+    /// Whether no backend may send it a second time.
+    pub(crate) fn is_sent_once(&self) -> bool {
+        self.once
     }
 
     /// The key, if the batch is only a check for its absence: a read, whose refusal contains the value.
@@ -376,9 +391,9 @@ impl Write {
     /// The key and its expectation, for a write that has one.
     pub fn expectation(&self) -> Option<(&Key, &Expect)> {
         match self {
-            Write::Check { key, expect } | Write::Put { key, expect, .. } | Write::Delete { key, expect } => {
-                Some((key, expect))
-            }
+            Write::Check { key, expect }
+            | Write::Put { key, expect, .. }
+            | Write::Delete { key, expect, .. } => Some((key, expect)),
             Write::PutIfNewer { .. } | Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => {
                 None
             }
@@ -387,9 +402,9 @@ impl Write {
 
     fn expectation_mut(&mut self) -> Option<(&Key, &mut Expect)> {
         match self {
-            Write::Check { key, expect } | Write::Put { key, expect, .. } | Write::Delete { key, expect } => {
-                Some((key, expect))
-            }
+            Write::Check { key, expect }
+            | Write::Put { key, expect, .. }
+            | Write::Delete { key, expect, .. } => Some((key, expect)),
             Write::PutIfNewer { .. } | Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => {
                 None
             }

@@ -223,7 +223,7 @@ impl Lease {
 
     /// The batch that releases the lease, for callers that send it together with others.
     pub fn release_batch(&self) -> Batch {
-        Batch::new().delete(&self.key, self.token.as_str())
+        Batch::new().delete(&self.key, self.token.as_str()).gone_is_success()
     }
 
     /// The batch that releases the lease after a minimum hold: it shortens the life of the key to what is left of

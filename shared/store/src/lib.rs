@@ -15,6 +15,7 @@ mod name;
 mod observed;
 mod read_to_end;
 mod redacted;
+mod resend;
 mod round;
 mod sender;
 mod seq;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 #[cfg(feature = "sqs")]
-use crate::{Answers, Round};
+use crate::{Answers, Round, resend::is_undone};
 use crate::{Batch, Commit, Error, Key, Log, Record, Store, read_to_end};
 
 /// Pauses between the sends of one batch: with a store timeout of 500 ms, about three seconds in all.
@@ -61,8 +61,8 @@ impl<'a> Sender<'a> {
 
     /// Commits `batch`, sending it again as [`Retry`] says, and tells whether a reply was lost on the way.
     ///
-    /// The batch must [recognise itself](Batch::is_repeatable). An error says "maybe applied" if that is true of any of
-    /// the sends.
+    /// The batch must recognise itself: by the [rule](crate::resend), or by the token of its owner, which the caller finds in
+    /// a refusal. An error says "maybe applied" if that is true of any of the sends.
     pub(crate) async fn commit(&self, batch: &Batch, retry: Retry) -> Result<(Commit, bool), Error> {
         let mut unknown = None;
         let mut pauses = RESEND_PAUSES.into_iter();
@@ -83,18 +83,24 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends `round`, and in further rounds those of its batches that are worth another send, as [`commit`](Sender::commit)
-    /// does with one. Its batches must recognise themselves.
+    /// does with one. Its batches must recognise themselves. One that a later batch of the round may have
+    /// [undone](is_undone) is sent once.
     #[cfg(feature = "sqs")]
     pub(crate) async fn send(&self, round: &Round, retry: Retry) -> Answers {
         let sent_at = Instant::now();
         let batches = round.batches();
         let mut answers = self.commit_each(batches, retry).await;
         for pause in RESEND_PAUSES {
-            let worthwhile = |error: &Error| {
-                error.is_retryable() && (retry == Retry::AllFailures || error.maybe_applied())
+            let worthwhile = |n: usize, error: &Error| {
+                error.is_retryable()
+                    && match error.maybe_applied() {
+                        true => !is_undone(&batches[n], &batches[n + 1..]),
+                        false => retry == Retry::AllFailures,
+                    }
             };
-            let again: Vec<usize> =
-                (0..answers.len()).filter(|n| answers[*n].as_ref().is_err_and(worthwhile)).collect();
+            let again: Vec<usize> = (0..answers.len())
+                .filter(|n| answers[*n].as_ref().is_err_and(|error| worthwhile(*n, error)))
+                .collect();
             if again.is_empty() || !self.has_time_for(pause) {
                 break;
             }

@@ -240,7 +240,9 @@ impl Change {
                 };
                 Some(Change::Put { key: key(k), expect: expect.into(), value, ttl: ttl.millis() })
             }
-            Write::Delete { key: k, expect } => Some(Change::Delete { key: key(k), expect: expect.into() }),
+            Write::Delete { key: k, expect, .. } => {
+                Some(Change::Delete { key: key(k), expect: expect.into() })
+            }
             Write::Append { log, text, .. } => {
                 Some(Change::Append { log: log.as_str().to_owned(), text: text.clone() })
             }

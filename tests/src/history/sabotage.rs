@@ -206,7 +206,10 @@ fn and(batch: Batch, write: Write) -> Batch {
     match write {
         Write::Check { key, expect } => batch.check(&key, expect),
         Write::Put { key, expect, value, ttl } => batch.put(&key, expect, value, ttl),
-        Write::Delete { key, expect: Expect::Is(is) } => batch.delete(&key, is),
+        Write::Delete { key, expect: Expect::Is(is), gone_is_success } => {
+            let delete = Batch::new().delete(&key, is);
+            batch.and(if gone_is_success { delete.gone_is_success() } else { delete })
+        }
         Write::Append { log, text, keep: Some(keep) } => batch.append(&log, text, keep),
         Write::Append { log, text, keep: None } => batch.append_to_existing(&log, text),
         Write::Clear { log } => batch.clear(&log),

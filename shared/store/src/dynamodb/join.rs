@@ -24,7 +24,7 @@ impl<'b> Joined<'b> {
             // Joined with others, an invalid batch could pass for a valid one.
             let valid = batch.validate(MAX_VALUE).is_ok();
             // A joined batch may be sent again after a lost reply. Each batch must be able to tell its own writes in a
-            // refusal.
+            // refusal. (As they share no key, none of them undoes another.)
             if !fits || !independent || !valid || !batch.is_repeatable() {
                 break;
             }

@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
     fn set(&mut self, write: &Write, seen: &Seen, now: u64) -> Result<(), Error> {
         let (key, expect, action) = match write {
             Write::Check { key, expect } => (key, expect.clone(), Action::Check),
-            Write::Delete { key, expect } => (key, expect.clone(), Action::Delete),
+            Write::Delete { key, expect, .. } => (key, expect.clone(), Action::Delete),
             Write::Put { key, expect, value, ttl } => {
                 let text = match value {
                     Value::Text(text) => text.clone(),

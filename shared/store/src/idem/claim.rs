@@ -218,7 +218,7 @@ impl Run {
     ///
     /// Its answer can be ignored: if the claim is gone, or another caller's record is there, nothing is left to do.
     pub fn abandon_batch(&self) -> Batch {
-        Batch::new().delete(&self.claim.record, self.claim.text.as_str())
+        Batch::new().delete(&self.claim.record, self.claim.text.as_str()).gone_is_success()
     }
 
     /// What the store's answer to a batch with [`commit_batch`](Run::commit_batch) or

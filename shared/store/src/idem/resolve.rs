@@ -32,7 +32,7 @@ impl<T> fmt::Debug for Resolution<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Resolved {
-    /// The resolution is recorded.
+    /// The key is settled as asked. With [`Forget`](Resolution::Forget), another caller may have forgotten it at the same time.
     Settled,
     /// The outcome was not unknown: it is done, running, never begun, or somebody else has just settled it.
     NotUnknown,
@@ -57,11 +57,10 @@ impl Call {
                 let (answer, _) = sender.commit(&run.commit_batch(&value), Retry::AllFailures).await?;
                 matches!(run.committed(answer), Committed::Recorded)
             }
-            Resolution::Forget => match sender.commit(&run.abandon_batch(), Retry::AllFailures).await? {
-                (Commit::Applied(_), _) => true,
-                (Commit::Refused(refusal), lost) => {
-                    lost && refusal.iter().all(|(_, there)| there == Found::Nothing)
-                }
+            Resolution::Forget => match sender.commit(&run.abandon_batch(), Retry::AllFailures).await?.0 {
+                Commit::Applied(_) => true,
+                // It was there, and it is gone: by a send whose reply was lost, or by another caller's `Forget`.
+                Commit::Refused(refusal) => refusal.iter().all(|(_, there)| there == Found::Nothing),
             },
         };
         Ok(if settled { Resolved::Settled } else { Resolved::NotUnknown })

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::encode::{Command, Judged, Outcome, Reply, Script, ServerError};
 use super::{Exchange, Scripted, Transport};
+use crate::resend::resendable;
 use crate::{Batch, Commit, Error, Write};
 
 /// How often one call sends a batch. A server can refuse a batch at most four times for reasons that another form
@@ -33,6 +34,8 @@ pub(super) struct Form {
 /// A batch that is being sent, and its latest answer.
 struct Sending<'a> {
     batch: &'a Batch,
+    /// It may be sent again after a lost reply, with the batches that it travels with.
+    resendable: bool,
     /// It is sent as a plain SET, without the script.
     plain: bool,
     /// The latest answer.
@@ -54,9 +57,10 @@ impl<T: Transport> Scripted<T> {
     /// comparison that only the client can make. (Such a batch may then run after batches that follow it in this
     /// request: those that another client's load of the script let through, or that need no comparison.)
     pub(super) async fn run(&self, batches: &[&Batch], deadline: Instant) -> Vec<Result<Commit, Error>> {
-        let plain = plain_batches::<T>(batches);
+        let (plain, resendable) = (plain_batches::<T>(batches), resendable(batches));
+        let each = batches.iter().zip(plain).zip(resendable);
         let mut all: Vec<Sending<'_>> =
-            batches.iter().zip(plain).map(|(batch, plain)| Sending::new(batch, plain)).collect();
+            each.map(|((batch, plain), resendable)| Sending::new(batch, plain, resendable)).collect();
         let mut form = self.form();
         for _ in 0..MAX_SENDS {
             let mut waiting: Vec<&mut Sending<'_>> = all.iter_mut().filter(|sending| sending.again).collect();
@@ -94,7 +98,7 @@ impl<T: Transport> Scripted<T> {
                 })
             })
             .collect();
-        let repeatable = waiting.iter().all(|sending| sending.batch.is_repeatable());
+        let repeatable = waiting.iter().all(|sending| sending.resendable);
         let exchange = self.exchange(&commands, repeatable, deadline).await;
         drop(commands);
         let Exchange { replies, resent } = match exchange {
@@ -102,7 +106,7 @@ impl<T: Transport> Scripted<T> {
             Err(error) => {
                 for sending in waiting {
                     sending.lost |= sending.doubtful;
-                    if !repeatable && error.maybe_applied() && sending.batch.is_repeatable() {
+                    if !repeatable && error.maybe_applied() && sending.resendable {
                         // Another batch of the request must not be sent again. This one may be.
                         sending.lost = true;
                         sending.failed_for_now(error.clone());
@@ -203,8 +207,8 @@ impl<T: Transport> Scripted<T> {
             sending.failed(error.into());
             return;
         }
-        // A batch that may be applied already is sent again only if it is repeatable.
-        sending.again = !sending.doubtful || sending.batch.is_repeatable();
+        // A batch that may be applied already is sent again only if the rule allows it.
+        sending.again = !sending.doubtful || sending.resendable;
         if sending.again {
             sending.failed_for_now(error.into());
         } else {
@@ -272,9 +276,10 @@ fn same_call(one: &&mut Sending<'_>, next: &&mut Sending<'_>) -> bool {
 }
 
 impl<'a> Sending<'a> {
-    fn new(batch: &'a Batch, plain: bool) -> Sending<'a> {
+    fn new(batch: &'a Batch, plain: bool, resendable: bool) -> Sending<'a> {
         Sending {
             batch,
+            resendable,
             plain,
             answer: Err(Error::not_sent("not sent yet")),
             again: true,

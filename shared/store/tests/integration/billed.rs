@@ -368,7 +368,7 @@ async fn a_batch_that_must_not_be_sent_again_does_not_keep_the_others_of_its_rou
         let round = [
             Batch::new().put(&marker, Expect::AbsentOr("claim".into()), "result", HOUR),
             Batch::new().put(&forecast, Expect::Is("old".into()), "new", HOUR),
-            Batch::new().delete(&lock, "token"),
+            Batch::new().delete(&lock, "token").gone_is_success(),
         ];
         billed.gateway.inject_next(vec![fault.clone()]);
         let answers = billed.store.commit_each(&round).await;

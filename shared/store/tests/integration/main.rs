@@ -26,6 +26,7 @@ mod oracle;
 mod race;
 mod redis;
 mod redis_transport;
+mod resent;
 mod script;
 mod skew;
 mod sources;

@@ -262,7 +262,8 @@ fn matters(changes: &[Change], observed: &HashSet<(&str, &str)>) -> bool {
     })
 }
 
-/// As [`onetap_store::Batch::is_repeatable`] has it.
+/// As [`onetap_store::Batch::is_repeatable`] has it. (A delete without a marker is here the release of a lease, for which
+/// *gone* is success.)
 fn is_repeatable(changes: &[Change]) -> bool {
     let marked = |change: &Change| match change {
         Change::Put { expect: Expected::Absent, .. } => true,
