@@ -13,8 +13,9 @@ pub enum Commit {
 }
 
 /// Why a batch was refused: every expectation that failed, with what is stored under its key. Under contention DynamoDB
-/// may name fewer of them, but at least one. If all of them hold, it names the logs that must
-/// [exist](crate::Batch::append_to_existing) and do not, each as a key with nothing there.
+/// may name fewer of them, but at least one; if the store has sent the batch again after a lost reply, it names all. If all
+/// of them hold, it names the logs that must [exist](crate::Batch::append_to_existing) and do not, each as a key with
+/// nothing there.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -147,12 +147,15 @@ impl DynamoDb {
         while answers.len() < batches.len() {
             let rest = &batches[answers.len()..];
             let joined = Joined::of(rest.iter().copied());
-            if let Some(joint) = self.commit_joined(&joined, deadline).await {
+            // The joined batches may be applied, although their refusal says otherwise.
+            let mut lost = false;
+            if let Some(joint) = self.commit_joined(&joined, deadline, &mut lost).await {
                 answers.extend(joint);
                 continue;
             }
             for batch in &rest[..joined.len().max(1)] {
-                answers.push(self.commit_by(batch, deadline).await);
+                let mut lost = lost;
+                answers.push(self.commit_by(batch, deadline, &mut lost).await);
             }
         }
         answers
@@ -164,11 +167,12 @@ impl DynamoDb {
         &self,
         joined: &Joined<'_>,
         deadline: Instant,
+        lost: &mut bool,
     ) -> Option<Vec<Result<Committed, Error>>> {
         if joined.len() < 2 {
             return None;
         }
-        match self.commit_by(&joined.batch(), deadline).await {
+        match self.commit_by(&joined.batch(), deadline, lost).await {
             Ok((Commit::Applied(positions), mut cleared)) => {
                 let commits = joined.commits(positions).into_iter();
                 Some(commits.map(|commit| Ok((commit, std::mem::take(&mut cleared)))).collect())
@@ -178,12 +182,11 @@ impl DynamoDb {
         }
     }
 
-    /// Commits the batch, and returns what it has cleared.
-    async fn commit_by(&self, batch: &Batch, deadline: Instant) -> Result<Committed, Error> {
+    /// Commits the batch, and returns what it has cleared. `lost`: a reply to it was lost, before this call or in it.
+    async fn commit_by(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Committed, Error> {
         batch.validate(MAX_VALUE)?;
-        let mut lost = false;
-        let answer = connector::by(deadline, self.attempt(batch, deadline, &mut lost)).await;
-        answer.map_err(|error| if lost { error.after_a_lost_reply() } else { error })
+        let answer = connector::by(deadline, self.attempt(batch, deadline, lost)).await;
+        answer.map_err(|error| if *lost { error.after_a_lost_reply() } else { error })
     }
 
     /// Sends the batch until it is applied or refused. It is sent again after a conflict with another transaction, or
@@ -192,10 +195,18 @@ impl DynamoDb {
         let mut seen =
             connector::by(deadline, self.read_ahead(batch, deadline)).await.map_err(nothing_written)?;
         let mut emptied = Vec::new();
+        // What is there under every key of the batch is known from after the loss of a reply.
+        let mut is_evident = names_all(batch, &seen);
         for attempt in 0.. {
             let now = self.now();
             // Check: an expectation that fails on an item that is known already needs no request.
             let refusal = mismatches(batch, &seen, now)?;
+            if !refusal.is_empty() && *lost && !is_evident {
+                // DynamoDB may have named only some of them, and not the one by which the batch recognises itself.
+                seen.extend(connector::by(deadline, self.read_named(batch, deadline)).await?);
+                is_evident = true;
+                continue;
+            }
             if !refusal.is_empty() {
                 return Ok((Commit::Refused(Refusal::new(refusal)), Vec::new()));
             }
@@ -207,10 +218,14 @@ impl DynamoDb {
                 // The plan is made again: it may take long to delete many records, and a head may have changed.
                 continue;
             }
+            is_evident = false;
             match self.send(&writes, now, batch.is_repeatable(), lost).await? {
                 Outcome::Applied => return Ok((Commit::Applied(positions), cleared)),
                 // An expectation failed, or a head or a state has changed: the refusal contains the current items.
-                Outcome::Refused(there) => seen.extend(there),
+                Outcome::Refused(there) => {
+                    is_evident = names_all(batch, &there);
+                    seen.extend(there);
+                }
                 Outcome::Conflict => {
                     let pause = backoff(attempt);
                     if Instant::now() + pause >= deadline {
@@ -232,9 +247,19 @@ impl DynamoDb {
         if batch.writes().iter().all(needs_no_read) {
             return Ok(HashMap::new());
         }
+        self.read_named(batch, deadline).await
+    }
+
+    /// Reads what is there under every name of the batch.
+    async fn read_named(&self, batch: &Batch, deadline: Instant) -> Result<Seen, Error> {
         let keys = batch.writes().iter().filter_map(Write::name).map(ItemKey::named);
         self.get_all_items(keys.collect(), deadline).await
     }
+}
+
+/// Whether these items are all that the expectations of the batch are about.
+fn names_all(batch: &Batch, items: &Seen) -> bool {
+    batch.expectations().all(|(key, _)| items.contains_key(&ItemKey::named(key.as_str())))
 }
 
 /// The error of a read before a write: nothing was written.
@@ -276,7 +301,7 @@ impl Store for DynamoDb {
 
     async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
         let deadline = Instant::now() + self.timeout;
-        let (commit, cleared) = self.commit_by(batch, deadline).await?;
+        let (commit, cleared) = self.commit_by(batch, deadline, &mut false).await?;
         self.delete_cleared(cleared, deadline).await;
         Ok(commit)
     }

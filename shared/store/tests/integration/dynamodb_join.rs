@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onetap_servers::{Dynamo, Fault, Proxy, create_table};
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, Expect, Keep, Key, Log, Store, Value};
+use onetap_store::{Batch, Commit, Error, Expect, Keep, Key, Log, Store, Value};
 use support::PATIENT;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -115,6 +115,21 @@ async fn a_lost_reply_to_a_joined_transaction_doubles_nothing() {
     // The transaction is sent again, and refused by its own markers.
     assert_eq!(stage.commit_each(&stage.events([1, 2, 3])).await, [false; 3]);
     assert_eq!(stage.written().await.0, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn what_was_joined_and_had_no_reply_is_unknown_if_it_cannot_be_asked_again() {
+    let stage = Stage::set().await;
+    let throttled = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"no"}"#;
+    let pass = || Fault::Delay(Duration::ZERO);
+    // The read, the transaction, and the transaction again, which its own markers refuse; then each event by itself.
+    stage.proxy.inject_next(vec![pass(), Fault::DropReply, pass()]);
+    stage.proxy.inject(Some(Fault::Status(400, throttled.to_owned())));
+    for answer in stage.store.commit_each(&stage.events([1, 2])).await {
+        assert!(answer.as_ref().is_err_and(Error::maybe_applied), "{answer:?}");
+    }
+    stage.proxy.inject(None);
+    assert_eq!(stage.written().await.0, [1, 2]);
 }
 
 #[tokio::test]

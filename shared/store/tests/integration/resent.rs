@@ -10,7 +10,8 @@ use onetap_store::idem::{Idempotency, Resolution, Resolved};
 use onetap_store::lease::{Acquire, Release};
 use onetap_store::testing::conformance::Names;
 use onetap_store::testing::{Fault as Held, Faulty, Gate};
-use onetap_store::{Batch, Commit, Error, Expect, Found, Keep, Key, Lease, Store};
+use onetap_store::{Batch, Commit, Edit, Error, Expect, Found, Keep, Key, Lease, Store, Values};
+use serde_json::json;
 use support::PATIENT;
 use tokio::time::sleep;
 
@@ -259,4 +260,58 @@ where
     };
     let resolved = lossy.lose(0, call, async || direct.get(&record).await.unwrap().is_none()).await;
     assert_eq!(resolved, Resolved::Settled);
+}
+
+/// The answer of a transaction that was canceled by the value of `key`, and by another transaction on the other item.
+fn refused_in_part(key: &Key, value: &str) -> Fault {
+    let item = json!({ "pk": { "S": key.as_str() }, "sk": { "S": "value" }, "v": { "S": value } });
+    let body = json!({
+        "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+        "Message": "Transaction cancelled",
+        "CancellationReasons": [
+            { "Code": "ConditionalCheckFailed", "Item": item },
+            { "Code": "TransactionConflict" }
+        ],
+    });
+    Fault::Status(400, body.to_string())
+}
+
+#[tokio::test]
+async fn a_refusal_in_part_after_a_lost_reply_is_completed_on_dynamodb() {
+    let Lossy { store, direct, server: (_dynamo, proxy) } = lossy_dynamodb().await;
+    let names = Names::new();
+    let (balance, marker) = (names.key("balance"), names.key("marker"));
+    let put = Batch::new().put(&balance, Expect::Absent, "100", HOUR);
+    assert!(matches!(direct.commit(&put).await, Ok(Commit::Applied(_))));
+    let pay = Batch::new().put(&balance, Expect::Is("100".to_owned()), "20", HOUR);
+    let pay = pay.put(&marker, Expect::Absent, "mine", HOUR);
+    proxy.inject_next(vec![Fault::DropReply, refused_in_part(&balance, "20")]);
+    match store.commit(&pay).await {
+        Ok(Commit::Refused(refusal)) => {
+            assert_eq!(refusal.get(&balance), Some(Found::Text("20")));
+            assert_eq!(refusal.get(&marker), Some(Found::Text("mine")), "it was applied");
+        }
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_edit_that_was_applied_is_not_reported_as_given_up_on_dynamodb() {
+    let Lossy { store, direct, server: (_dynamo, proxy) } = lossy_dynamodb().await;
+    let names = Names::new();
+    let (balance, id) = (names.key("balance"), format!("{names:?}"));
+    let put = Batch::new().put(&balance, Expect::Absent, "100", HOUR);
+    assert!(matches!(direct.commit(&put).await, Ok(Commit::Applied(_))));
+    let pay = |there: &Values| {
+        let left = there.get(&balance).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        let left = left.checked_sub(80).ok_or("not enough money")?;
+        Ok::<_, &str>((Batch::new().put(&balance, there.expect(&balance), left.to_string(), HOUR), left))
+    };
+    // The claim, the read, the payment, and its second send.
+    let pass = || Fault::Delay(Duration::ZERO);
+    proxy.inject_next(vec![pass(), pass(), Fault::DropReply, refused_in_part(&balance, "20")]);
+    let idem = Idempotency::new(Arc::clone(&store));
+    let paid = idem.edit(&id, Edit::of(&balance), pay).await;
+    assert_eq!(paid.unwrap(), 20);
+    assert_eq!(direct.get(&balance).await.unwrap().as_deref(), Some("20"));
 }
