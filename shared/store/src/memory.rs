@@ -202,7 +202,8 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 /// A watcher of a channel. The last one that ends removes the notifier.
 struct Watcher {
-    receiver: broadcast::Receiver<()>,
+    /// `None` only while it is dropped.
+    receiver: Option<broadcast::Receiver<()>>,
     channel: Channel,
     state: Weak<Mutex<State>>,
 }
@@ -211,8 +212,9 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         let Some(state) = self.state.upgrade() else { return };
         let notifiers = &mut lock(&state).notifiers;
-        // The receiver of this watcher still counts.
-        if notifiers.get(&self.channel).is_some_and(|notifier| notifier.receiver_count() == 1) {
+        // Under the lock, so that of two watchers that end at once the second one sees that it is the last.
+        self.receiver = None;
+        if notifiers.get(&self.channel).is_some_and(|notifier| notifier.receiver_count() == 0) {
             notifiers.remove(&self.channel);
         }
     }
@@ -256,9 +258,9 @@ impl Store for Memory {
             .entry(channel.clone())
             .or_insert_with(|| broadcast::channel(64).0)
             .subscribe();
-        let watcher = Watcher { receiver, channel: channel.clone(), state: Arc::downgrade(&self.0) };
+        let watcher = Watcher { receiver: Some(receiver), channel: channel.clone(), state: Arc::downgrade(&self.0) };
         let next = |mut watcher: Watcher| async move {
-            match watcher.receiver.recv().await {
+            match watcher.receiver.as_mut()?.recv().await {
                 // A receiver that lags has missed notifications. One is enough to make the watcher read again.
                 Ok(()) | Err(broadcast::error::RecvError::Lagged(_)) => Some((Ok(()), watcher)),
                 Err(broadcast::error::RecvError::Closed) => None,
