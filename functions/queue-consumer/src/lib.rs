@@ -120,24 +120,20 @@ impl QueueConsumer {
 /// A call of the store panicked.
 struct Panicked;
 
-/// Keeps the order of FIFO groups: after a retryable failure in a message group, the later records of the group fail
-/// too. Records that were not sent yet are not sent. Records that were published already are delivered again, in order,
-/// as duplicates. A record that can never be published fails too, but the rest of its group does not.
+/// Keeps the order of FIFO groups: after a failure that may pass, the later records of the message group fail too. Records
+/// that were not sent yet are not sent. Records that were published already are delivered again, in order, as duplicates. A
+/// record that can never be published fails too, but the rest of its group does not; so does one that still panics at a
+/// later delivery.
 fn fail_rest_of_groups(records: &mut [Record]) {
     let mut failed_groups: HashSet<String> = HashSet::new();
     for record in records {
         let Some(group) = &record.group else {
             continue;
         };
-        match &record.state {
-            State::Failed(failure) if failure.is_retryable() => {
-                failed_groups.insert(group.clone());
-            }
-            State::Failed(_) => {}
-            State::Waiting(_) | State::Done(_) if failed_groups.contains(group) => {
-                record.state = State::Failed(Failure::HeldBack);
-            }
-            State::Waiting(_) | State::Done(_) => {}
+        if record.holds_back() {
+            failed_groups.insert(group.clone());
+        } else if !matches!(record.state, State::Failed(_)) && failed_groups.contains(group) {
+            record.state = State::Failed(Failure::HeldBack);
         }
     }
 }

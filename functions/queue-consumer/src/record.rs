@@ -5,9 +5,15 @@ use std::panic::catch_unwind;
 use aws_lambda_events::sqs::SqsMessage;
 use onetap_bus::{Error, Event, Malformed, Published, Stages};
 
+/// From this delivery on, a record whose processing panics no longer holds back its group. A panic that passes (memory,
+/// a restart) passes within the deliveries before it; one that comes from the record never does.
+const FIRST_DELIVERY_THAT_SKIPS_A_PANIC: u32 = 3;
+
 /// A record of the batch.
 pub(crate) struct Record {
     pub(crate) id: String,
+    /// How often SQS has delivered it, this time included.
+    deliveries: u32,
     /// The message group, on a FIFO queue.
     pub(crate) group: Option<String>,
     pub(crate) state: State,
@@ -31,28 +37,32 @@ pub(crate) enum Failure {
     HeldBack,
 }
 
-impl Failure {
-    /// Whether the record may succeed when it is delivered again.
-    pub(crate) fn is_retryable(&self) -> bool {
-        match self {
-            Failure::Malformed(_) | Failure::SeqTaken => false,
-            Failure::Store | Failure::OutOfTime | Failure::Panicked | Failure::HeldBack => true,
-        }
-    }
-}
-
 impl Record {
     pub(crate) fn read(message: SqsMessage, stages: &Stages) -> Record {
         // Standard queues have group ids too, for fair queues, without an order.
         let fifo = message.event_source_arn.is_some_and(|arn| arn.ends_with(".fifo"));
         let group = message.attributes.get("MessageGroupId").filter(|_| fifo).cloned();
+        let deliveries = message.attributes.get("ApproximateReceiveCount");
+        let deliveries = deliveries.and_then(|count| count.parse().ok()).unwrap_or(1);
         let body = message.body.unwrap_or_default();
         let state = match catch_unwind(|| Event::parse(body, stages)) {
             Ok(Ok(event)) => State::Waiting(event),
             Ok(Err(malformed)) => State::Failed(Failure::Malformed(malformed)),
             Err(_) => State::Failed(Failure::Panicked),
         };
-        Record { id: message.message_id.unwrap_or_default(), group, state }
+        Record { id: message.message_id.unwrap_or_default(), deliveries, group, state }
+    }
+
+    /// Whether it failed, and another delivery is likely to publish it: the later records of its group wait for that.
+    pub(crate) fn holds_back(&self) -> bool {
+        match &self.state {
+            State::Failed(Failure::Malformed(_) | Failure::SeqTaken) | State::Waiting(_) | State::Done(_) => {
+                false
+            }
+            State::Failed(Failure::Panicked) => self.deliveries < FIRST_DELIVERY_THAT_SKIPS_A_PANIC,
+            // A store failure may end before any delivery, so it always holds the group back.
+            State::Failed(Failure::Store | Failure::OutOfTime | Failure::HeldBack) => true,
+        }
     }
 
     pub(crate) fn waiting(&self) -> Option<&Event> {

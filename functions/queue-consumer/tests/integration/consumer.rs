@@ -282,6 +282,30 @@ async fn after_a_panic_its_fifo_group_waits_and_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_record_that_panics_at_its_third_delivery_fails_alone_and_a_store_error_never_does() {
+    let world = World::memory().await;
+    let queue = Queue::new("jobs.fifo");
+    let text = |job: &str, seq, data: &str| event_text(&world.job(job), "vision", seq, data);
+    let sent = [
+        ("a", text("a", 10, r#""fatal""#)),
+        ("a", text("a", 11, "{}")),
+        ("b", text("b", 10, r#""unanswered""#)),
+        ("b", text("b", 11, "{}")),
+    ];
+    for (n, (group, body)) in sent.into_iter().enumerate() {
+        queue.send_to_group(group, &n.to_string(), body);
+    }
+    let mut batch = received(&queue).await;
+    let consumer = QueueConsumer::new(Arc::new(Brittle(world.store.clone())), world.config.clone());
+    for (delivery, expected) in [(2, &[0, 1, 2, 3][..]), (3, &[0, 2, 3]), (99, &[0, 2, 3])] {
+        for record in &mut batch.records {
+            record.attributes.insert("ApproximateReceiveCount".to_owned(), delivery.to_string());
+        }
+        assert_eq!(failed(&batch, &consumer.handle(batch.clone(), later()).await), expected, "{delivery}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_group_id_on_a_standard_queue_holds_nothing_back() {
     let world = World::memory().await;
     let queue = Queue::new("jobs");

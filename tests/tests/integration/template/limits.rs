@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use onetap_bus::Job;
 use onetap_config::Variables;
 use onetap_sqs::{Queue, poll};
-use onetap_store::Memory;
 use onetap_store::testing::{Fault, Faulty};
+use onetap_store::{Batch, Commit, Error, Memory, Store, Write, forward};
 use onetap_tests::functions::Function;
 use queue_consumer::QueueConsumer;
 use tokio::time::{Instant, sleep};
@@ -134,6 +135,74 @@ async fn an_outage_of_an_hour_needs_no_hand() {
             () = story => {}
         }
         assert_eq!(dead.bodies(), ["not an event"], "{kind}");
+    }
+}
+
+/// Longest time that a record which panics at every delivery may hold up its group altogether.
+const HELD_UP: Duration = Duration::from_secs(180);
+
+/// Records of the group that come through in each visibility timeout after that: a batch but for the one that panics.
+const BESIDE: u32 = 9;
+
+/// A store in which one event finds a bug: the one whose number is 19.
+#[derive(Debug)]
+struct Buggy(Memory);
+
+impl Buggy {
+    fn look(batches: &[Batch]) {
+        let is_fatal =
+            |write: &Write| matches!(write, Write::Append { text, .. } if text.contains("\"seq\":19,"));
+        assert!(!batches.iter().any(|batch| batch.writes().iter().any(is_fatal)), "a bug, on purpose");
+    }
+}
+
+#[async_trait]
+impl Store for Buggy {
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        Buggy::look(std::slice::from_ref(batch));
+        self.0.commit(batch).await
+    }
+
+    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
+        Buggy::look(batches);
+        self.0.commit_each(batches).await
+    }
+
+    forward!(0: get_all, read, watch, connect, max_value);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_always_panics_holds_up_its_fifo_group_for_minutes() {
+    const BEHIND: u32 = 40;
+    let stack = Template::read().with(&[ORIGIN, ("QueueType", "fifo")]);
+    let (queue, dead) = modelled(&stack, "jobs.fifo");
+    let store = Arc::new(Buggy(Memory::new()));
+    let event = |n: u32, seq| {
+        format!(
+            r#"{{"job_id":"job-{n}","domain":"scan","stage":"vision","seq":{seq},"data":{{}},"timestamp":"2025-11-03T08:15:30Z"}}"#
+        )
+    };
+    // A group of many jobs.
+    queue.send_to_group("group", "fatal", event(0, 19));
+    for n in 1..=BEHIND {
+        queue.send_to_group("group", &n.to_string(), event(n, 10));
+    }
+    let began = Instant::now();
+    let consumer = QueueConsumer::new(store, queue_consumer::Config::default());
+    let through = async || {
+        while queue.len() > 1 {
+            sleep(Duration::from_secs(1)).await;
+        }
+        began.elapsed()
+    };
+    tokio::select! {
+        never = poll(&queue, async |event| Some(consumer.handle(event, later()).await)) => match never {},
+        took = through() => {
+            let visibility = Duration::from_secs(number(&stack.properties("Queue")["VisibilityTimeout"]));
+            let limit = HELD_UP + visibility * BEHIND.div_ceil(BESIDE);
+            assert!(took <= limit, "{took:?} for {BEHIND} records behind it");
+            assert!(dead.is_empty(), "it may still pass");
+        }
     }
 }
 
