@@ -8,6 +8,8 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep_until};
 
+#[cfg(feature = "tower")]
+use super::HangUp;
 use super::claim::{Claim, Claimed, Committed, Done, Run, lease, life};
 use super::owner::Owner;
 use super::record::{self, Outcome};
@@ -31,6 +33,8 @@ pub struct Call {
     result_ttl: Duration,
     policy: Policy,
     waits: bool,
+    #[cfg(feature = "tower")]
+    hang_up: Option<HangUp>,
 }
 
 impl Call {
@@ -44,6 +48,8 @@ impl Call {
             result_ttl: config.result_ttl,
             policy: config.policy,
             waits: true,
+            #[cfg(feature = "tower")]
+            hang_up: None,
         }
     }
 
@@ -101,6 +107,13 @@ impl Call {
     /// Ends with [`Error::InProgress`] at once if it is running elsewhere.
     pub fn without_waiting(mut self) -> Call {
         self.waits = false;
+        self
+    }
+
+    /// Ends the waiting for another caller's run with [`Error::InProgress`] if its client hangs up.
+    #[cfg(feature = "tower")]
+    pub(super) fn while_connected(mut self, hang_up: HangUp) -> Call {
+        self.hang_up = Some(hang_up);
         self
     }
 
@@ -370,7 +383,11 @@ impl Call {
                 return Err(Error::InProgress { left });
             }
             let next = now + pause;
-            sleep_until(give_up.map_or(next, |end| next.min(end))).await;
+            tokio::select! {
+                biased;
+                () = self.hung_up() => return Err(Error::InProgress { left }),
+                () = sleep_until(give_up.map_or(next, |end| next.min(end))) => {}
+            }
             pause = (pause * 2).min(longest);
             // Every look is a claim of its own, in one round trip: granted if the other caller is gone, refused with its
             // result if it is done. Its lease is cut to the time that is left.
@@ -379,6 +396,15 @@ impl Call {
                 claim => claim?,
             };
         }
+    }
+
+    /// Returns once the client has hung up.
+    async fn hung_up(&self) {
+        #[cfg(feature = "tower")]
+        if let Some(hang_up) = &self.hang_up {
+            return hang_up.happens().await;
+        }
+        std::future::pending().await
     }
 
     /// Sends the claim, and again under the same token while it is unknown whether it was applied.

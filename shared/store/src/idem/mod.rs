@@ -113,6 +113,8 @@ pub use error::Error;
 #[cfg(feature = "grpc")]
 pub use layer::grpc;
 #[cfg(feature = "tower")]
+use layer::hang_up::HangUp;
+#[cfg(feature = "tower")]
 pub use layer::{Body, BodyError, Deadline, http};
 pub(crate) use owner::Owner;
 pub(crate) use record::{Outcome, carried};

@@ -1,14 +1,15 @@
 //! The gRPC layer: a real tonic server and client over loopback. The service is gRPC's own health check, which has a
 //! unary and a streaming method.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use onetap_store::idem::grpc::GrpcIdempotencyLayer;
-use onetap_store::idem::{Config, EffectKeys, Idempotency};
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::idem::{Body, Config, EffectKeys, Idempotency, Policy};
+use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Memory, Store};
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{Stream, StreamExt};
@@ -17,6 +18,7 @@ use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tower::{Layer, ServiceExt};
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 
@@ -182,4 +184,34 @@ async fn callers_and_metadata_names_are_configurable() {
         client.check(request).await.unwrap().get_ref().status
     };
     assert_eq!([ask("a").await, ask("b").await, ask("a").await, ask("b").await], [1, 2, 1, 2]);
+}
+
+#[tokio::test]
+async fn a_call_whose_client_hangs_up_during_the_claim_leaves_its_key_to_the_next() {
+    let (gate, asked) = (Gate::new(), Arc::new(AtomicI32::new(0)));
+    let store = Faulty::first(memory(), vec![Fault::HeldAfter(gate.clone())]);
+    let config = Config::default().policy(Policy::AtMostOnce).lease_ttl(Duration::from_secs(3600));
+    let layer = GrpcIdempotencyLayer::unary(Idempotency::with_config(store, config), [CHECK]);
+    let counted = Arc::clone(&asked);
+    let service = layer.layer(tower::service_fn(move |_: http::Request<Body>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let ok = http::Response::builder().header("grpc-status", "0").body(Body::empty());
+        std::future::ready(Ok::<_, Infallible>(ok.unwrap()))
+    }));
+    let call = || {
+        let request = http::Request::post(CHECK).header("x-idem-key", "key").body(Body::from("message"));
+        tokio::spawn(service.clone().oneshot(request.unwrap()))
+    };
+    let first = call();
+    gate.reached().await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    let again = call();
+    gate.open();
+    let again = again.await.unwrap().unwrap();
+    assert_eq!(
+        (&again.headers()["grpc-status"], again.headers().get("idempotency-replayed")),
+        (&"0".parse().unwrap(), None)
+    );
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "the first was never run");
 }

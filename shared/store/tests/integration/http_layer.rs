@@ -2,6 +2,8 @@
 
 mod bodies;
 mod effects;
+mod environment;
+mod hang_ups;
 mod kept;
 
 use crate::support;

@@ -5,6 +5,9 @@
 //! that is not [named as unary](GrpcIdempotencyLayer::unary): on the wire a streaming call looks like a unary one until
 //! its second message, and waiting for that message could be waiting for ever.
 //!
+//! The service runs in its caller's task. If the client hangs up, a run that has begun continues, and a claim whose run has not
+//! begun is released.
+//!
 //! A call with a key brings [`EffectKeys`](crate::idem::EffectKeys) in its extensions, for what its method sends to receivers
 //! that dedupe.
 //!
@@ -29,8 +32,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
+use super::hang_up::{HangUp, to_the_end};
 use super::once::{Protocol, Trailers, once, pass};
-use super::{Answer, Begun, Keyed, Rules, Trouble, take_ready, to_the_end};
+use super::{Answer, Keyed, Rules, Trouble, take_ready};
 use crate::idem::Idempotency;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -137,11 +141,11 @@ where
                 Ok(Read::Whole { data, trailers }) => {
                     let call = layer.rules.call(&layer.idem, &parts, &key, &data);
                     let request = Request::from_parts(parts, Body::whole(data, trailers));
-                    let begun = Begun::default();
+                    let hang_up = HangUp::default();
                     // tonic tells no lengths; that the method is unary is.
                     let protocol = Protocol { keeps: succeeds, streams: |_, _| false };
-                    let run = once(call, service, request, protocol, begun.clone());
-                    Ok(to_the_end(begun, run).await?.unwrap_or_else(answer))
+                    let run = once(call, service, request, protocol, hang_up.clone());
+                    Ok(to_the_end(hang_up, run).await?.unwrap_or_else(answer))
                 }
                 Ok(Read::Over(_)) => Ok(status(RESOURCE_EXHAUSTED, "the message is too large")),
                 Err(_) => Ok(status(INTERNAL, "the message did not arrive")),

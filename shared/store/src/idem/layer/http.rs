@@ -17,8 +17,11 @@
 //! | the store is down | 503; the service was not asked |
 //!
 //! Those that are the layer's own are `application/problem+json`. Keys are scoped by method, full path and caller (the
-//! `Authorization` header, unless [told otherwise](IdempotencyLayer::caller)). A client that hangs up does not end the
-//! run.
+//! `Authorization` header, unless [told otherwise](IdempotencyLayer::caller)).
+//!
+//! The service runs in its caller's task, among the caller's task-locals and spans. If the client hangs up, a run that has begun
+//! continues in a task of its own, in the same span, and is recorded; a claim whose run has not begun is released, and nothing
+//! is run for it. A time limit outside this layer is such a client.
 //!
 //! A request with a key brings [`EffectKeys`](crate::idem::EffectKeys) in its extensions: what the handler sends to a
 //! receiver that dedupes is the same key in every retry, `effects.key("charge")`.
@@ -42,8 +45,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
+use super::hang_up::{HangUp, to_the_end};
 use super::once::{Protocol, Trailers, once, pass};
-use super::{Answer, Begun, Keyed, Rules, Trouble, retry_after, take_ready, to_the_end};
+use super::{Answer, Keyed, Rules, Trouble, retry_after, take_ready};
 use crate::idem::Idempotency;
 
 /// Puts idempotency in front of a service.
@@ -186,10 +190,7 @@ where
             match layer.rules.key(&parts) {
                 Keyed::Not => pass(service, Request::from_parts(parts, body)).await,
                 Keyed::Wrong(why) => Ok(problem(StatusCode::BAD_REQUEST, why, None)),
-                Keyed::By(key) => {
-                    let begun = Begun::default();
-                    to_the_end(begun.clone(), keyed(layer, service, parts, body, key, begun)).await
-                }
+                Keyed::By(key) => keyed(layer, service, parts, body, key).await,
             }
         })
     }
@@ -201,10 +202,11 @@ async fn keyed<S, B, R>(
     parts: Parts,
     body: B,
     key: String,
-    begun: Begun,
 ) -> Result<Response<Body>, S::Error>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
     B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + 'static,
     B::Error: Into<BodyError>,
     R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -219,9 +221,11 @@ where
     };
     let call = layer.rules.call(&layer.idem, &parts, &key, &data);
     let request = Request::from_parts(parts, Vec::from(data).into());
-    let keeps = |head: &response::Parts, _: Trailers<'_>| (layer.keep)(head);
+    let keeps = move |head: &response::Parts, _: Trailers<'_>| (layer.keep)(head);
     let protocol = Protocol { keeps, streams };
-    Ok(once(call, service, request, protocol, begun).await?.unwrap_or_else(answer))
+    let hang_up = HangUp::default();
+    let work = once(call, service, request, protocol, hang_up.clone());
+    Ok(to_the_end(hang_up, work).await?.unwrap_or_else(answer))
 }
 
 /// An answer that does not tell its length may go on for as long as it likes.

@@ -3,6 +3,7 @@
 mod body;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+pub(super) mod hang_up;
 pub mod http;
 mod once;
 mod stored;
@@ -10,13 +11,11 @@ mod stored;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::http::Response;
 use ::http::header::{AUTHORIZATION, HeaderName};
 use ::http::request::Parts;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::{Call, Idempotency, MAX_RESULT, digest};
@@ -128,39 +127,6 @@ fn authorization(parts: &Parts) -> Option<String> {
 /// Whole seconds after which it is worth asking again.
 fn retry_after(left: Duration) -> u64 {
     left.as_secs() + u64::from(left.subsec_nanos() > 0 || left.is_zero())
-}
-
-/// Whether the service was asked: until then a client that hangs up ends the waiting.
-#[derive(Clone, Default)]
-struct Begun(Arc<AtomicBool>);
-
-impl Begun {
-    fn now(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Runs `work` in a task of its own, so that a client that hangs up ends its connection and not the run: what has
-/// `begun` is recorded. (The task is awaited; on Lambda nothing is left behind a finished invocation.)
-async fn to_the_end<T: Send + 'static>(begun: Begun, work: impl Future<Output = T> + Send + 'static) -> T {
-    struct HangUp(AbortHandle, Begun);
-    impl Drop for HangUp {
-        fn drop(&mut self) {
-            if !self.1.0.load(Ordering::SeqCst) {
-                self.0.abort();
-            }
-        }
-    }
-    let task = tokio::spawn(work);
-    let _client = HangUp(task.abort_handle(), begun);
-    match task.await {
-        Ok(output) => output,
-        Err(failed) => match failed.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // Only a runtime that is being shut down cancels the task, and then nobody waits here.
-            Err(_) => std::future::pending().await,
-        },
-    }
 }
 
 /// Why a request has no answer of the service's, apart from how each protocol says it.

@@ -9,8 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tower_service::Service;
 
 use super::body::{self, Body, BodyError, Read};
+use super::hang_up::HangUp;
 use super::stored::Stored;
-use super::{Begun, MAX_BODY, Trouble};
+use super::{MAX_BODY, Trouble};
 use crate::idem::{Call, Error};
 
 /// What a protocol makes of an answer.
@@ -25,12 +26,14 @@ pub(super) struct Protocol<K> {
 pub(super) type Trailers<'a> = Poll<Option<&'a HeaderMap>>;
 
 /// Runs the service under `call`: its answer, a kept one, or why there is none. The outer error is the service's own.
+///
+/// After a `hang_up` it does not begin to wait or to run: it releases what it has claimed.
 pub(super) async fn once<S, B, R, K>(
     call: Call,
     mut service: S,
     mut request: Request<B>,
     protocol: Protocol<K>,
-    begun: Begun,
+    hang_up: HangUp,
 ) -> Result<Result<Response<Body>, Trouble>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
@@ -42,12 +45,13 @@ where
     let effects = call.effect_keys();
     // The layer stands in front of the service twice. The outer one has the claim, and this one would wait for it for ever.
     if request.extensions().get().is_some_and(|outer| effects.are_of_the_record_of(outer)) {
-        begun.now();
         return pass(service, request).await.map(Ok);
     }
     request.extensions_mut().insert(effects);
     let run = || async {
-        begun.now();
+        if hang_up.has_happened() {
+            return Err(Unkept::Unheard);
+        }
         let (head, body) = service.call(request).await.map_err(Unkept::Failed)?.into_parts();
         let read = match streams(&head, &body.size_hint()) {
             true => Ok(Read::Over(Body::new(body))),
@@ -67,7 +71,7 @@ where
             Err(_) => Err(Unkept::Broken),
         }
     };
-    Ok(match call.execute_as_it_is(run).await {
+    Ok(match call.while_connected(hang_up.clone()).execute_as_it_is(run).await {
         Ok(kept) => kept.into_response(),
         // It is done, and its answer is here. That a repeat may run it again is for the log.
         Err(Error::Unrecorded { value, error }) => {
@@ -76,6 +80,7 @@ where
         }
         Err(Error::Function(Unkept::Response(response))) => Ok(*response),
         Err(Error::Function(Unkept::Failed(error))) => return Err(error),
+        Err(Error::Function(Unkept::Unheard)) => Err(Trouble::Unavailable),
         Err(Error::Function(Unkept::Broken)) => Err(Trouble::Broken),
         Err(Error::InvalidKey) => Err(Trouble::BadKey),
         Err(Error::Mismatch) => Err(Trouble::OtherPayload),
@@ -143,6 +148,8 @@ enum Unkept<E> {
     Response(Box<Response<Body>>),
     Failed(E),
     Broken,
+    /// The client hung up before the service was called.
+    Unheard,
 }
 
 impl<E> Unkept<E> {
