@@ -8,7 +8,7 @@
 //!                      │
 //!                      └─▶ reply lost: it may have been applied.
 //!                            with a run   the same batch again; its record says whether it was
-//!                            idempotent   read; what was written is there: done; else the step again
+//!                            idempotent   read; all that was written is there: done; else the step again
 //!                            otherwise    an error that says "maybe applied"
 //! ```
 //!
@@ -62,7 +62,7 @@ use tokio::time::{Instant, sleep};
 use crate::idem::{Committed, Done, Outcome, Owner, Run, carried};
 use crate::jitter::jitter;
 use crate::sender::{Retry, Sender};
-use crate::{Batch, Commit, Expect, Found, Key, Lease, Refusal, Store, Value, Write};
+use crate::{Batch, Commit, Expect, Found, Key, Lease, Log, Refusal, Store, Value, Write};
 
 /// How often the step is taken. Each conflict is another writer's success: of eight writers that never pause, none was seen
 /// to have 30 in a row.
@@ -148,8 +148,8 @@ impl<'a> Edit<'a> {
     }
 
     /// Declares that taking the step twice is as good as once, as for a step that sets fields or deletes. After a lost reply
-    /// the edit then reads the keys: it succeeds if what it wrote is there, and takes the step again if not. (Of writes that
-    /// only remove and append, the records in their logs tell.)
+    /// the edit then reads the keys, and the logs that it appends to: it succeeds if all that it wrote is there, and takes the
+    /// step again if not.
     pub fn idempotent(self) -> Edit<'a> {
         Edit { idempotent: true, ..self }
     }
@@ -235,9 +235,14 @@ impl<'a> Edit<'a> {
         Fut: Future<Output = Result<(Batch, T, Outcome), E>>,
     {
         let mut there = self.read(&mut writer).await.map_err(Ended::Unread)?;
+        // The writes of an earlier step may be applied: the reply to them was lost, and what is there does not show it.
+        let mut lost = None;
         for conflicts in 0..MAX_STEPS {
             self.pause_after(conflicts).await;
-            let (writes, value, outcome) = writer.renewing(step(there.clone())).await.map_err(Ended::Step)?;
+            let (writes, value, outcome) = match writer.renewing(step(there.clone())).await {
+                Ok(made) => made,
+                Err(error) => return Err(Ended::Step(error).unless(lost)),
+            };
             let writes = match self.lease {
                 Some(lease) => lease.guard(writes),
                 None => writes,
@@ -246,17 +251,21 @@ impl<'a> Edit<'a> {
                 Ok(Written::Applied(earlier)) => return Ok((value, earlier)),
                 Ok(Written::TakenOver) => return Err(Ended::TakenOver(value)),
                 Ok(Written::Refused(refusal)) => refusal,
-                Err(error) => return Err(Ended::Unwritten(error)),
+                Ok(Written::Unconfirmed(found, error)) => {
+                    lost = lost.or(Some(error));
+                    found
+                }
+                Err(error) => return Err(Ended::Unwritten(error).unless(lost)),
             };
             if self.lease.is_some_and(|lease| lease.is_refused_by(&refusal)) {
-                return Err(Ended::LeaseLost);
+                return Err(Ended::LeaseLost.unless(lost));
             }
             if writer.sender().is_over() {
-                break;
+                return Err(Ended::TooManyConflicts.unless(lost));
             }
             there.update(refusal);
         }
-        Err(Ended::TooManyConflicts)
+        Err(Ended::TooManyConflicts.unless(lost))
     }
 
     async fn read(&self, writer: &mut Writer<'_>) -> Result<Values, crate::Error> {
@@ -292,6 +301,8 @@ enum Written {
     TakenOver,
     /// Nothing: this is there instead.
     Refused(Refusal),
+    /// All of it or nothing: the reply was lost, and what is there does not show it.
+    Unconfirmed(Refusal, crate::Error),
 }
 
 impl<'a> Writer<'a> {
@@ -342,52 +353,47 @@ async fn write_plain(sender: &Sender<'_>, writes: &Batch, idempotent: bool) -> R
     let keys: Vec<Key> = writes.expectations().map(|(key, _)| key.clone()).collect();
     let there = sender.get_all(&keys, Retry::LostReplies).await.map_err(|_| error.clone())?;
     let found = Refusal::new(keys.into_iter().zip(there));
-    let applied = match evidence(writes, &found) {
-        Evidence::NewValue => true,
-        Evidence::Removal => has_records(sender, writes).await.map_err(|_| error)?,
-        Evidence::None => false,
-    };
-    Ok(if applied { Written::Applied(None) } else { Written::Refused(found) })
+    let is_confirmed = values_are_found(writes, &found)
+        && logs_are_found(sender, writes).await.map_err(|_| error.clone())?;
+    Ok(if is_confirmed { Written::Applied(None) } else { Written::Unconfirmed(found, error) })
 }
 
-/// What the values that are there say about writes whose reply was lost.
-enum Evidence {
-    /// One of the new values is there, and none contradicts it: they were applied.
-    NewValue,
-    /// Only what they remove is gone, which another caller may have done. The records that they append decide.
-    Removal,
-    /// They were not applied, or nothing shows it.
-    None,
-}
-
-fn evidence(writes: &Batch, found: &Refusal) -> Evidence {
+/// Whether every value that these writes put or delete is there or gone, and at least one of them was not before.
+fn values_are_found(writes: &Batch, found: &Refusal) -> bool {
     let there = |key| found.get(key).and_then(Found::text);
-    let (mut is_new, mut is_gone) = (false, false);
+    let mut is_changed = false;
     for write in writes.writes() {
         match write {
             Write::Put { key, expect, value: Value::Text(text), .. } if there(key) == Some(text) => {
-                is_new |= !expect.holds(Some(text));
+                is_changed |= !expect.holds(Some(text));
             }
-            Write::Delete { key, .. } if there(key).is_none() => is_gone = true,
-            Write::Put { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => return Evidence::None,
+            Write::Delete { key, .. } if there(key).is_none() => is_changed = true,
+            Write::Put { .. } | Write::Delete { .. } | Write::PutIfNewer { .. } => return false,
             Write::Check { .. } | Write::Append { .. } | Write::Clear { .. } | Write::Publish { .. } => {}
         }
     }
-    match (is_new, is_gone) {
-        (true, _) => Evidence::NewValue,
-        (false, true) => Evidence::Removal,
-        (false, false) => Evidence::None,
-    }
+    is_changed
 }
 
-/// Whether every record that these writes append is in its log.
-async fn has_records(sender: &Sender<'_>, writes: &Batch) -> Result<bool, crate::Error> {
+/// Whether every record that these writes append is in its log, and every log that they clear is empty.
+async fn logs_are_found(sender: &Sender<'_>, writes: &Batch) -> Result<bool, crate::Error> {
+    let mut appended: Vec<(&Log, Vec<&str>)> = Vec::new();
     for write in writes.writes() {
-        if let Write::Append { log, text, .. } = write {
-            let records = sender.read_to_end(log).await?;
-            if records.iter().all(|record| record.text != *text) {
-                return Ok(false);
-            }
+        match write {
+            Write::Append { log, text, .. } => match appended.iter_mut().find(|(other, _)| *other == log) {
+                Some((_, texts)) => texts.push(text),
+                None => appended.push((log, vec![text])),
+            },
+            Write::Clear { log } if !sender.read_to_end(log).await?.is_empty() => return Ok(false),
+            _ => {}
+        }
+    }
+    for (log, texts) in appended {
+        let records = sender.read_to_end(log).await?;
+        let mut unmatched = records.iter();
+        // In their order, with the records of others between them.
+        if !texts.iter().all(|text| unmatched.any(|record| record.text == *text)) {
+            return Ok(false);
         }
     }
     Ok(true)
@@ -403,7 +409,18 @@ pub(crate) enum Ended<T, E> {
     TakenOver(T),
 }
 
+impl<T, E> Ended<T, E> {
+    /// The same end, unless writes of an earlier step may be applied: then that is what the caller has to know.
+    fn unless(self, lost: Option<crate::Error>) -> Ended<T, E> {
+        lost.map_or(self, Ended::Unwritten)
+    }
+}
+
 /// Why an edit has no answer. `E` is the step's own error.
+///
+/// "Nothing was written" is certain. If the reply to an earlier step's writes was lost, and what is there does not show
+/// whether they were applied, the error is [`Unwritten`](Error::Unwritten) and [maybe
+/// applied](crate::Error::maybe_applied), however the edit ended after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error<E> {
@@ -411,7 +428,7 @@ pub enum Error<E> {
     Step(E),
     /// What is there could not be read. Nothing was written.
     Unread(crate::Error),
-    /// The store did not confirm the writes. Whether they may have been applied, the error
+    /// The store did not confirm the writes of this step or of an earlier one. Whether they may have been applied, the error
     /// [says](crate::Error::maybe_applied).
     Unwritten(crate::Error),
     /// Other writers were always first, or until the deadline. Nothing was written.

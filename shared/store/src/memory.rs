@@ -258,7 +258,8 @@ impl Store for Memory {
             .entry(channel.clone())
             .or_insert_with(|| broadcast::channel(64).0)
             .subscribe();
-        let watcher = Watcher { receiver: Some(receiver), channel: channel.clone(), state: Arc::downgrade(&self.0) };
+        let watcher =
+            Watcher { receiver: Some(receiver), channel: channel.clone(), state: Arc::downgrade(&self.0) };
         let next = |mut watcher: Watcher| async move {
             match watcher.receiver.as_mut()?.recv().await {
                 // A receiver that lags has missed notifications. One is enough to make the watcher read again.

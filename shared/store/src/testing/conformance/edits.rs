@@ -234,6 +234,79 @@ pub async fn a_lost_request_is_not_taken_for_a_write(store: Arc<dyn Store>) {
     assert_eq!(texts(&store, &log).await, ["record"]);
 }
 
+pub async fn an_edit_is_confirmed_only_if_all_that_it_wrote_is_there(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let (key, log, other) = (names.key("edited"), names.log("appended"), names.log("cleared"));
+    let record = |log, text: &str| Batch::new().append(log, text, Keep::all_for(HOUR));
+    applied(&store, record(&log, "another's").and(record(&other, "old"))).await;
+    // The request is lost on its way, and another writer puts the same value.
+    let gate = Gate::new();
+    let faults = vec![Fault::Pass, Fault::RequestLost, Fault::HeldBefore(gate.clone())];
+    let lossy = Faulty::first(Arc::clone(&store), faults);
+    let rival = async {
+        gate.reached().await;
+        applied(&store, Batch::new().put(&key, Expect::Absent, "7", HOUR)).await;
+        gate.open();
+    };
+    let step = |there: &Values| {
+        let writes = record(&log, "mine").and(record(&log, "mine too")).clear(&other);
+        Ok::<_, Infallible>((writes.put(&key, there.expect(&key), "7", HOUR), ()))
+    };
+    let edit = Edit::of(&key).idempotent();
+    let (edited, ()) = tokio::join!(edit.apply(&*lossy, step), rival);
+    assert_eq!(edited, Ok(()));
+    assert_eq!(texts(&store, &log).await, ["another's", "mine", "mine too"]);
+    assert_eq!(texts(&store, &other).await, [""; 0]);
+
+    // All of it is there: it is not written again.
+    let lossy = Faulty::first(Arc::clone(&store), vec![Fault::Pass, Fault::ReplyLost]);
+    let step = |there: &Values| {
+        let writes = record(&log, "last").clear(&other);
+        Ok::<_, Infallible>((writes.put(&key, there.expect(&key), "8", HOUR), ()))
+    };
+    assert_eq!(Edit::of(&key).idempotent().apply(&*lossy, step).await, Ok(()));
+    assert_eq!(texts(&store, &log).await, ["another's", "mine", "mine too", "last"]);
+}
+
+pub async fn an_edit_that_ends_after_a_lost_reply_does_not_say_that_nothing_was_written(
+    store: Arc<dyn Store>,
+) {
+    for under_a_lease in [false, true] {
+        let names = Names::new();
+        let (key, log, lock) = (names.key("edited"), names.log("records"), names.key("lock"));
+        let Acquire::Acquired(lease) = Request::new(&store, lock.clone()).ttl(HOUR).acquire().await.unwrap()
+        else {
+            panic!("nobody else asked")
+        };
+        let token = store.get(&lock).await.unwrap().unwrap();
+        let gate = Gate::new();
+        let faults = vec![Fault::Pass, Fault::ReplyLost, Fault::HeldBefore(gate.clone())];
+        let lossy = Faulty::first(Arc::clone(&store), faults);
+        // Once it is written, another writer replaces the value, and the lease is another's.
+        let rival = async {
+            gate.reached().await;
+            let replaced = Batch::new().put(&key, is("7"), "8", HOUR);
+            applied(&store, replaced.put(&lock, is(&token), "another holder", HOUR)).await;
+            gate.open();
+        };
+        let step = |there: &Values| match there.get(&key) {
+            Some("8") if !under_a_lease => Err("taken"),
+            _ => {
+                let writes = Batch::new().put(&key, there.expect(&key), "7", HOUR);
+                Ok((writes.append(&log, "record", Keep::all_for(HOUR)), ()))
+            }
+        };
+        let edit = Edit::of(&key).idempotent();
+        let edit = if under_a_lease { edit.guarded_by(&lease) } else { edit };
+        let (edited, ()) = tokio::join!(edit.apply(&*lossy, step), rival);
+        assert_eq!(texts(&store, &log).await, ["record"], "it was written");
+        match edited {
+            Err(Error::Unwritten(error)) => assert!(error.maybe_applied(), "{error:?}"),
+            ended => panic!("{ended:?}"),
+        }
+    }
+}
+
 pub async fn a_removal_is_known_by_its_record_after_a_lost_reply(store: Arc<dyn Store>) {
     for (fault, answer, record) in
         [(Fault::ReplyLost, "removed", "mine"), (Fault::RequestLost, "gone", "another's")]

@@ -105,6 +105,8 @@ macro_rules! promises {
             an_edit_after_its_deadline_makes_no_call
             an_edit_whose_step_gives_up_writes_nothing
             a_lost_request_is_not_taken_for_a_write
+            an_edit_is_confirmed_only_if_all_that_it_wrote_is_there
+            an_edit_that_ends_after_a_lost_reply_does_not_say_that_nothing_was_written
             a_removal_is_known_by_its_record_after_a_lost_reply
             a_held_lease_outlives_a_lost_request
             an_edit_with_a_record_that_loses_its_lease_frees_its_key
