@@ -252,10 +252,17 @@ impl Batch {
         self
     }
 
-    /// Adds all writes of `other`.
+    /// Adds all writes of `other`. A [`PositionOf`](Value::PositionOf) in it stays the position of its own append.
     #[must_use]
     pub fn and(mut self, other: Batch) -> Batch {
-        self.writes.extend(other.writes);
+        let appends = self.append_count();
+        self.writes.extend(other.writes.into_iter().map(|mut write| {
+            if let Write::Put { value: Value::PositionOf(n), .. } = &mut write {
+                *n = n.saturating_add(appends);
+            }
+            write
+        }));
+        self.once |= other.once;
         self
     }
 
@@ -319,6 +326,11 @@ impl Batch {
         }
     }
 
+    /// How many records the batch appends.
+    pub(crate) fn append_count(&self) -> usize {
+        self.writes.iter().filter(|write| matches!(write, Write::Append { .. })).count()
+    }
+
     /// Whether the batch notifies a channel.
     #[cfg(any(feature = "redis", feature = "upstash"))]
     pub(crate) fn publishes(&self) -> bool {
@@ -333,7 +345,7 @@ impl Batch {
                 self.writes.len()
             )));
         }
-        let appends = self.writes.iter().filter(|w| matches!(w, Write::Append { .. })).count();
+        let appends = self.append_count();
         for (n, write) in self.writes.iter().enumerate() {
             // A batch is short: a linear search costs less than a hash set.
             let same_name = |other: &&Write| write.name().is_some() && other.name() == write.name();

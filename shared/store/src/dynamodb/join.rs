@@ -61,7 +61,7 @@ impl<'b> Joined<'b> {
                     write => joined.push(write),
                 }
             }
-            appends += append_count(batch);
+            appends += batch.append_count();
         }
         joined.into_iter().fold(Batch::new(), Batch::with)
     }
@@ -69,7 +69,8 @@ impl<'b> Joined<'b> {
     /// What each of the batches returns if all are applied.
     pub(super) fn commits(&self, positions: Vec<Position>) -> Vec<Commit> {
         let mut positions = positions.into_iter();
-        let commit = |batch: &&Batch| Commit::Applied(positions.by_ref().take(append_count(batch)).collect());
+        let commit =
+            |batch: &&Batch| Commit::Applied(positions.by_ref().take(batch.append_count()).collect());
         self.0.iter().map(commit).collect()
     }
 }
@@ -86,8 +87,4 @@ fn own_name(write: &Write) -> Option<&str> {
         Write::Append { .. } | Write::PutIfNewer { .. } => None,
         _ => write.name(),
     }
-}
-
-fn append_count(batch: &Batch) -> usize {
-    batch.writes().iter().filter(|write| matches!(write, Write::Append { .. })).count()
 }

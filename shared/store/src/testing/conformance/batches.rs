@@ -201,3 +201,19 @@ pub async fn a_batch_that_is_likely_is_answered_like_any_other(store: Arc<dyn St
 pub async fn nothing_to_write_is_applied(store: Arc<dyn Store>) {
     applied(&store, Batch::new()).await;
 }
+
+pub async fn batches_that_are_joined_keep_the_positions_of_their_own_appends(store: Arc<dyn Store>) {
+    let names = Names::new();
+    let (log, other, keep) = (names.log("log"), names.log("other"), Keep::all_for(HOUR));
+    let marked = |marker: &Key, log, text: &str| {
+        Batch::new().put(marker, Expect::Absent, Value::PositionOf(0), HOUR).append(log, text, keep)
+    };
+    let markers = ["a", "b", "c"].map(|name| names.key(name));
+    let [a, b, c] = &markers;
+    let joined = marked(a, &log, "1").append(&log, "2", keep);
+    let joined = joined.and(marked(b, &other, "3")).and(marked(c, &log, "4"));
+    let Commit::Applied(positions) = store.commit(&joined).await.unwrap() else { panic!("refused") };
+    for (marker, n) in [(a, 0), (b, 2), (c, 3)] {
+        holds(&store, marker, Some(&positions[n].to_string())).await;
+    }
+}

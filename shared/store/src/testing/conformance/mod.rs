@@ -118,6 +118,7 @@ macro_rules! promises {
             a_read_among_the_requests_of_a_round_brings_what_is_there_in_its_turn
             keys_with_any_characters_are_distinct
             a_key_must_have_1_to_2048_bytes
+            batches_that_are_joined_keep_the_positions_of_their_own_appends
             a_batch_that_names_a_key_twice_is_rejected
             a_batch_that_cannot_be_meant_is_rejected
             a_value_over_the_limit_is_rejected
