@@ -145,7 +145,8 @@ impl fmt::Debug for Acquire {
 pub enum Renewal {
     /// The lease lasts for another TTL.
     Renewed,
-    /// It expired, and nobody has acquired it since. It is not renewed: the next caller may acquire it.
+    /// It expired, and nobody has acquired it since. It is not renewed: the next caller may acquire it. Or the answer arrived
+    /// after the renewed lease had expired too.
     Lapsed,
     /// Somebody else holds it.
     Lost,
@@ -180,14 +181,14 @@ impl Lease {
         Request::new(store, key).acquire().await
     }
 
-    /// Renews the lease for its TTL from now, if it is still held.
+    /// Renews the lease, if it is still held, for its TTL from the moment of this call.
     pub async fn renew(&mut self) -> Result<Renewal, Error> {
         let sent = Instant::now();
         let batch = Batch::new().put(&self.key, self.mine(), self.token.as_str(), self.ttl);
         Ok(match self.store.commit(&batch).await? {
             Commit::Applied(_) => {
                 self.until = sent + self.ttl;
-                Renewal::Renewed
+                if Instant::now() < self.until { Renewal::Renewed } else { Renewal::Lapsed }
             }
             Commit::Refused(refusal) => match refusal.get(&self.key) {
                 Some(Found::Nothing) => Renewal::Lapsed,
@@ -362,5 +363,16 @@ mod tests {
         assert_eq!(lease.renew().await, Ok(Renewal::Renewed));
         assert_eq!(lease.release_after(MIN_HOLD).await, Ok(Release::Released));
         assert_eq!(store.get(&key).await, Ok(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_is_answered_after_its_ttl_is_none() {
+        for (late, renewal) in [(TTL - MILLISECOND, Renewal::Renewed), (TTL, Renewal::Lapsed)] {
+            let store = Faulty::first(Arc::new(Memory::new()), vec![Fault::Pass, Fault::AnsweredLate(late)]);
+            let mut lease = acquired(&(store as Arc<dyn Store>), &Key::new("lock").unwrap()).await;
+            let sent = Instant::now();
+            assert_eq!(lease.renew().await, Ok(renewal), "{late:?}");
+            assert_eq!(lease.until(), sent + TTL);
+        }
     }
 }
