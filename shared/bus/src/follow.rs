@@ -16,6 +16,10 @@ use crate::{Job, Stages};
 /// Delay before a broken subscription is renewed, so that one that always breaks does not spin.
 const RESUBSCRIBE_DELAY: Duration = Duration::from_millis(100);
 
+/// Longest time without a read. A subscription can die in silence, behind a NAT that has forgotten the connection: then an event
+/// is late by this time at most. It is longer than a stream of the template (25 s), for which it costs nothing.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+
 /// Where a client stopped reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
@@ -29,7 +33,8 @@ pub struct Resume {
 ///
 /// It reads, and subscribes when everything that was there is told, so that the first events need not wait for the
 /// subscription. Then it reads again, and on every notification: what commits after the subscription notifies, what
-/// committed before is read.
+/// committed before is read. After 30 seconds without a notification it reads all the same, and if that finds an event, it
+/// renews the subscription: a watch that never notifies delays events, and loses none.
 pub struct Follower {
     store: Arc<dyn Store>,
     stages: Stages,
@@ -39,6 +44,10 @@ pub struct Follower {
     subscription: Subscription,
     /// The log may have records after the last one that was read.
     stale: bool,
+    /// When the log is read although nothing notifies.
+    read_by: Instant,
+    /// That time has come, so that what the read finds is what the subscription has missed.
+    was_silent: bool,
     unseen: VecDeque<Record>,
     finished: bool,
     /// A marker says that the job has ended, and the end was not read yet.
@@ -79,6 +88,8 @@ impl Follower {
             resume: Resume { after: None, ..resume },
             subscription: Subscription::NotYet,
             stale: true,
+            read_by: Instant::now() + MAX_SILENCE,
+            was_silent: false,
             unseen: VecDeque::new(),
             finished: false,
             marked: false,
@@ -162,11 +173,15 @@ impl Follower {
         Ok(true)
     }
 
-    /// Waits for a notification on the job's channel. A new subscription counts as one: some may have been missed.
+    /// Waits for a notification on the job's channel. A new subscription counts as one, and so does a long silence: some may
+    /// have been missed.
     async fn notified(&mut self) -> Result<(), Error> {
         match &mut self.subscription {
             Subscription::Open(notifications) => {
-                let mut last = notifications.next().await;
+                let Ok(mut last) = timeout_at(self.read_by, notifications.next()).await else {
+                    (self.stale, self.was_silent) = (true, true);
+                    return Ok(());
+                };
                 // One read serves all notifications that are there.
                 while matches!(last, Some(Ok(()))) {
                     let Some(next) = notifications.next().now_or_never() else {
@@ -199,6 +214,10 @@ impl Follower {
     async fn catch_up(&mut self) -> Result<(), Error> {
         if self.stale {
             let page = self.store.read(&self.job.log()?, self.resume.after, PAGE_SIZE).await?;
+            if std::mem::take(&mut self.was_silent) && !page.is_empty() {
+                self.subscription = Subscription::Broken;
+            }
+            self.read_by = Instant::now() + MAX_SILENCE;
             self.stale = page.len() == PAGE_SIZE;
             self.take(page);
         } else {

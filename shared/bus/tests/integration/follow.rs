@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use onetap_bus::{Bus, Event, Follower, Resume, Stages};
 use onetap_servers::TcpProxy;
 use onetap_store::testing::{Fault, Faulty};
-use onetap_store::{Batch, BoxStream, Channel, Error, Keep, Record, Store, forward};
+use onetap_store::{Batch, BoxStream, Channel, Error, Keep, Log, Position, Record, Store, forward};
 use support::{World, on_every_backend};
 use tokio::time::{Instant, timeout};
 
@@ -323,4 +323,125 @@ async fn a_finished_job_has_no_more_when_its_grace_is_over() {
     events.push(late);
     assert_told(&told, &events);
     assert!(!follower.has_more().await.unwrap(), "and it stays over");
+}
+
+/// A store whose first subscriptions stay open and never ring, as behind a NAT that forgot the connection. It counts.
+#[derive(Debug)]
+struct Silent {
+    store: Arc<dyn Store>,
+    silent: usize,
+    watches: AtomicUsize,
+    reads: AtomicUsize,
+}
+
+impl Silent {
+    fn new(store: Arc<dyn Store>, silent: usize) -> Arc<Silent> {
+        Arc::new(Silent { store, silent, watches: AtomicUsize::new(0), reads: AtomicUsize::new(0) })
+    }
+
+    /// How many times it was watched and read.
+    fn calls(&self) -> (usize, usize) {
+        (self.watches.load(Ordering::SeqCst), self.reads.load(Ordering::SeqCst))
+    }
+}
+
+#[async_trait]
+impl Store for Silent {
+    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
+        if self.watches.fetch_add(1, Ordering::SeqCst) < self.silent {
+            return Ok(stream::pending().boxed());
+        }
+        self.store.watch(channel).await
+    }
+
+    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.store.read(log, after, limit).await
+    }
+
+    forward!(store: get_all, commit, commit_each, connect, max_value);
+}
+
+/// Waits for the next event as a gateway does, which sends keep-alive comments meanwhile.
+async fn next_of_gateway(follower: &mut Follower) -> Option<Record> {
+    for _ in 0..500 {
+        if let Ok(next) = timeout(Duration::from_secs(15), follower.next()).await {
+            return next.unwrap();
+        }
+    }
+    panic!("two hours without an event");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_never_rings_delays_an_event_and_is_then_renewed() {
+    let world = World::memory().await;
+    let events = whole_job(&world);
+    let store = Silent::new(world.store.clone(), 1);
+    let mut follower =
+        Follower::start(store.clone(), Stages::default(), world.job("a"), Resume::default()).await.unwrap();
+    let start = Instant::now();
+    let publisher = async {
+        for (event, pause) in events.iter().zip([1, 59, 1, 1, 1]) {
+            tokio::time::sleep(Duration::from_secs(pause)).await;
+            publish(&world, std::slice::from_ref(event)).await;
+        }
+    };
+    let mut told = Vec::new();
+    let listener = async {
+        while let Some(record) = next_of_gateway(&mut follower).await {
+            told.push((record, start.elapsed()));
+        }
+    };
+    tokio::join!(publisher, listener);
+    let (records, times): (Vec<Record>, Vec<Duration>) = told.into_iter().unzip();
+    assert_told(&records, &events);
+    assert_eq!(times[0], Duration::from_secs(30), "the log is read after 30 seconds of silence");
+    let late: Vec<u64> = times[1..].iter().map(Duration::as_secs).collect();
+    assert_eq!(late, [60, 61, 62, 63], "the subscription that missed an event was renewed");
+    assert_eq!(store.calls().0, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_whose_subscriptions_are_all_silent_delays_every_event_and_loses_none() {
+    let world = World::memory().await;
+    let events = whole_job(&world);
+    let store = Silent::new(world.store.clone(), usize::MAX);
+    let mut follower =
+        Follower::start(store, Stages::default(), world.job("a"), Resume::default()).await.unwrap();
+    let publisher = async {
+        for event in &events {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            publish(&world, std::slice::from_ref(event)).await;
+        }
+    };
+    let (told, ()) = tokio::join!(rest_patiently(&mut follower), publisher);
+    assert_told(&told, &events);
+}
+
+async fn rest_patiently(follower: &mut Follower) -> Vec<Record> {
+    let mut told = Vec::new();
+    while let Some(record) = next_of_gateway(follower).await {
+        told.push(record);
+    }
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_silence_costs_120_reads_and_an_event_that_rings_one() {
+    let world = World::memory().await;
+    let store = Silent::new(world.store.clone(), 0);
+    let mut follower =
+        Follower::start(store.clone(), Stages::default(), world.job("a"), Resume::default()).await.unwrap();
+    let hour = timeout(Duration::from_secs(3610), next_of_gateway(&mut follower)).await;
+    assert!(hour.is_err(), "nothing happened");
+    assert_eq!(store.calls(), (1, 1 + 1 + 120), "at the start, after the subscription, and every 30 seconds");
+    let before = store.calls().1;
+    let publisher = async {
+        for event in whole_job(&world) {
+            tokio::time::sleep(Duration::from_secs(29)).await;
+            publish(&world, &[event]).await;
+        }
+    };
+    let (told, ()) = tokio::join!(rest_patiently(&mut follower), publisher);
+    assert_eq!((told.len(), store.calls().1 - before), (5, 1 + 5), "one more was due before the first");
 }
