@@ -427,7 +427,7 @@ fn delivery(words: &str, id: &str) -> serde_json::Value {
     json!({"destination": "PLANTED-bot", "events": [{
         "type": "message", "mode": "active", "webhookEventId": id, "replyToken": format!("PLANTED-reply-{id}"),
         "source": {"type": "group", "groupId": "PLANTED-group", "userId": "U-PLANTED-user"},
-        "message": {"type": "text", "id": "PLANTED-message", "text": words}}]})
+        "message": {"type": "text", "id": "PLANTED-message", "text": format!("記帳 {words}")}}]})
 }
 
 /// Everything that the functions do, on this store, with planted words in all of it.

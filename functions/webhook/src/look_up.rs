@@ -9,7 +9,7 @@ use onetap_store::{Batch, Error, Expect, Key};
 use onetap_weather::{ForecastOutcome, LookedUp, Place, ToStore};
 use tokio::time::Instant;
 
-use crate::plan::{Plan, Saved, happened_at_ms};
+use crate::plan::{Plan, Saved, chat_hash, happened_at_ms};
 use crate::profile::{Profile, ProfileChange};
 use crate::recall::recall;
 use crate::replies;
@@ -88,18 +88,20 @@ async fn answer_and_edit(
             if_store_is_up(user.map(|user| UserEdit::profile(user, changes, Some(answer))))
         }
         Plan::Book(change) => {
-            let edit = |user| Ok(UserEdit::book(book(session, user)?, change.clone(), session.now));
+            let chat = chat_hash(&event.source);
+            let edit = |user| Ok(UserEdit::book(book(session, user)?, change.clone(), chat, session.now));
             if_store_is_up(user.map(edit))
         }
         Plan::HalfSaid(words, say) => {
-            let answer = say.as_ref().map(replies::say);
+            let answer = replies::say(say);
             // A way to pay is the answer to a question that only the store knows.
             let without_store = match chat::supply(&words.text, words.at) {
-                Supply::Payment if say.is_some() => busy(),
-                _ => answer.clone(),
+                Supply::Payment => busy(),
+                _ => Some(answer.clone()),
             };
             let book = user.filter(|_| session.store_is_up()).and_then(|user| book(session, user).ok());
-            (without_store, book.map(|book| UserEdit::HalfSaid(book, words.clone(), answer, session.now)))
+            let edit = book.map(|book| UserEdit::HalfSaid(book, words.clone(), answer, session.now));
+            (without_store, edit)
         }
         Plan::Recall(question) => match user.and_then(|user| book(session, user).ok()) {
             Some(book) => (recall(session, &book, *question).await.ok().or_else(busy), None),

@@ -4,9 +4,9 @@ use std::fmt;
 
 use onetap_ledger::chat::{self, Recall, Sentence, Supply};
 use onetap_ledger::{Change, Moment};
-use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Source};
+use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Source, TextMessage};
 use onetap_store::idem::digest;
-use onetap_weather::places::{by_address, is_place_text, nearest, search};
+use onetap_weather::places::{by_address, by_name, is_place_text, nearest, search};
 use onetap_weather::{Found, Place};
 use percent_encoding::percent_decode_str;
 
@@ -49,6 +49,15 @@ pub enum Saved {
 }
 
 impl Saved {
+    /// The data of a button that saves `place` as this one.
+    pub(crate) fn data(self, place: &Place) -> String {
+        let name = match self {
+            Saved::Home => "home",
+            Saved::Office => "office",
+        };
+        format!("action=save&type={name}&place={}", place.name())
+    }
+
     /// As people call it.
     pub fn name(self) -> &'static str {
         match self {
@@ -76,7 +85,7 @@ pub enum Plan {
     /// A change of the ledger.
     Book(Change),
     /// A half-said entry, or what may be missing in one that was said before. The answer if it is neither.
-    HalfSaid(Words, Option<Say>),
+    HalfSaid(Words, Say),
     /// Something of the ledger is to be read.
     Recall(Recall),
     /// Everything that is kept for the user is to go.
@@ -131,6 +140,8 @@ pub enum Say {
     Help,
     /// To a group that the bot joined.
     Greeting,
+    /// The ledger is not read aloud in a group.
+    NotInAGroup,
     /// What the ledger has to say to a sentence that it cannot use.
     Ledger(chat::Problem),
 }
@@ -154,12 +165,14 @@ pub fn plan(event: &Event, now: Moment) -> Plan {
     }
     match &event.kind {
         Kind::Postback { data } => postback(data),
-        Kind::Message(IncomingMessage::Text(text)) => words(text.trim(), &event.source, now),
+        Kind::Message(IncomingMessage::Text(message)) => text(message, &event.source, now),
         Kind::Message(IncomingMessage::Location { address, latitude, longitude }) => {
             let named = address.as_deref().and_then(by_address);
-            named
-                .or_else(|| nearest(*latitude, *longitude))
-                .map_or(Plan::Say(Say::OnlyTaiwan), Plan::Forecast)
+            match named.or_else(|| nearest(*latitude, *longitude)) {
+                Some(place) => Plan::Forecast(place),
+                None if event.source.chat == Chat::User => Plan::Say(Say::OnlyTaiwan),
+                None => Plan::Ignore,
+            }
         }
         Kind::Follow => Plan::Follow,
         Kind::Unfollow => Plan::Unfollow,
@@ -175,6 +188,8 @@ fn postback(data: &str) -> Plan {
         let mut pairs = data.split('&').filter_map(|pair| pair.split_once('='));
         pairs.rfind(|(n, _)| *n == name).map(|(_, value)| percent_decode_str(value).decode_utf8_lossy())
     };
+    let place = || field("place").and_then(|name| by_name(&name));
+    let save = |saved| place().map_or(Plan::Say(Say::UnknownAction), |place| Plan::Save(saved, place));
     match (field("action").as_deref(), field("type").as_deref()) {
         (Some("weather"), Some("home")) => Plan::Saved(Saved::Home),
         (Some("weather"), Some("office")) => Plan::Saved(Saved::Office),
@@ -182,19 +197,55 @@ fn postback(data: &str) -> Plan {
         (Some("recent_queries"), _) => Plan::Recent,
         (Some("settings"), _) => Plan::Say(Say::Settings),
         (Some("other"), _) => Plan::Say(Say::Other),
+        (Some("save"), Some("home")) => save(Saved::Home),
+        (Some("save"), Some("office")) => save(Saved::Office),
         _ => Plan::Say(Say::UnknownAction),
     }
 }
 
-/// The first that matches: a setting, an erasure, a deletion, an edit, a question about the ledger, an entry, a place, what is
-/// missing in a half-said entry, help. In a group the bot speaks when it is spoken to.
-fn words(text: &str, source: &Source, now: Moment) -> Plan {
-    let alone = source.chat == Chat::User;
-    let half_said = |say| {
-        let chat_id = source.chat_id.as_deref().unwrap_or_default();
-        let chat = (!alone).then(|| digest(&[source.chat.label().as_bytes(), chat_id.as_bytes()]));
-        Plan::HalfSaid(Words { text: text.to_owned(), at: now, chat }, say)
+/// A text of a chat with the bot alone, or one of a group or room: there it may not be meant for the bot.
+fn text(message: &TextMessage, source: &Source, now: Moment) -> Plan {
+    let text = message.without_bot_mentions();
+    let text = text.trim();
+    if source.chat == Chat::User {
+        return words(text, source, now);
+    }
+    let addressed = text.strip_prefix(ADDRESS).filter(|rest| rest.starts_with(char::is_whitespace));
+    match (addressed, message.mentions_bot()) {
+        (Some(text), _) => words(text.trim_start(), source, now),
+        (None, true) => words(text, source, now),
+        (None, false) => overheard(text),
+    }
+}
+
+/// What is said to nobody in a group is answered only if it is the full name of a place, or a place's weather.
+fn overheard(text: &str) -> Plan {
+    let (name, is_asked) = match text.strip_suffix("天氣") {
+        Some(name) => (name.trim_end(), true),
+        None => (text, false),
     };
+    let full_name = name.replace('台', "臺");
+    let is_named = |place: &Place| is_asked || full_name == place.township() || full_name == place.name();
+    match search(name) {
+        Found::One(place) if is_named(place) => Plan::Forecast(place),
+        Found::Few(places) if places.iter().all(|place| is_named(place)) => {
+            Plan::Say(Say::Choose(places, None))
+        }
+        _ => Plan::Ignore,
+    }
+}
+
+/// A hash of the id of a group or room; `None` for a chat with the bot alone.
+pub(crate) fn chat_hash(source: &Source) -> Option<String> {
+    let id = source.chat_id.as_deref().unwrap_or_default();
+    (source.chat != Chat::User).then(|| digest(&[source.chat.label().as_bytes(), id.as_bytes()]))
+}
+
+/// The first that matches: a setting, an erasure, a deletion, an edit, a question about the ledger, an entry, a place, what is
+/// missing in a half-said entry, help.
+fn words(text: &str, source: &Source, now: Moment) -> Plan {
+    let half_said =
+        |say| Plan::HalfSaid(Words { text: text.to_owned(), at: now, chat: chat_hash(source) }, say);
     if let Some((saved, name)) = setting(text) {
         return match search(name) {
             _ if name.is_empty() => Plan::Say(Say::SaveWhich(saved)),
@@ -211,35 +262,32 @@ fn words(text: &str, source: &Source, now: Moment) -> Plan {
         Sentence::Delete => return Plan::Book(Change::Delete),
         Sentence::Edit(edit) => return Plan::Book(Change::Edit(edit)),
         Sentence::Note(note) => return Plan::Book(Change::Note(note)),
-        Sentence::EditProblem(problem) => return Plan::Say(Say::Ledger(problem)),
-        Sentence::HalfSaid(_, problem) if alone => return half_said(Some(Say::Ledger(problem))),
-        // A number in a group's talk may not be meant for the bot: it is kept without a word, if only the way to pay is missing.
-        Sentence::HalfSaid(pending, _) if pending.misses_only_payment() => return half_said(None),
-        Sentence::NoteProblem(problem) if alone => return Plan::Say(Say::Ledger(problem)),
+        Sentence::EditProblem(problem) | Sentence::NoteProblem(problem) => {
+            return Plan::Say(Say::Ledger(problem));
+        }
+        Sentence::HalfSaid(_, problem) => return half_said(Say::Ledger(problem)),
         // A ledger is not read aloud in a group.
-        Sentence::Recall(recall) if alone => return Plan::Recall(recall),
-        Sentence::HalfSaid(..) | Sentence::NoteProblem(_) | Sentence::Recall(_) | Sentence::Other => {}
+        Sentence::Recall(_) if source.chat != Chat::User => return Plan::Say(Say::NotInAGroup),
+        Sentence::Recall(recall) => return Plan::Recall(recall),
+        Sentence::Other => {}
     }
-    let found = if is_place_text(text) { search(text) } else { Found::Nothing };
-    match found {
+    match search(text) {
         Found::One(place) => Plan::Forecast(place),
         Found::Few(places) => Plan::Say(Say::Choose(places, None)),
         Found::Many => Plan::Say(Say::TooMany),
+        Found::Nothing if HELP.contains(&text) => Plan::Say(Say::Help),
         Found::Nothing => {
-            let say = match is_place_text(text) {
-                _ if !alone => None,
-                true if !HELP.contains(&text) => Some(Say::NoPlaceHelp),
-                _ => Some(Say::Help),
-            };
-            match (chat::supply(text, now), say) {
-                // In a group nobody's text is taken for the name of what was bought.
-                (Supply::Payment, say) => half_said(say),
-                (Supply::Word, Some(say)) if !HELP.contains(&text) => half_said(Some(say)),
-                (_, say) => say.map_or(Plan::Ignore, Plan::Say),
+            let say = if is_place_text(text) { Say::NoPlaceHelp } else { Say::Help };
+            match chat::supply(text, now) {
+                Supply::Payment | Supply::Word => half_said(say),
+                Supply::Nothing => Plan::Say(say),
             }
         }
     }
 }
+
+/// Prefix that addresses the bot in a group, like a mention.
+const ADDRESS: &str = "記帳";
 
 /// Words that look like a place name and ask for help.
 const HELP: [&str; 6] = ["說明", "幫助", "使用說明", "你好", "您好", "哈囉"];

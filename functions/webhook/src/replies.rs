@@ -19,6 +19,8 @@ const HELP: &str = "您可以這樣使用：\n\
     • 修改金額 150、上一筆分類改教育、刪除上一筆\n\
     • 查帳：最近紀錄、本月、上個月、9月\n\
     • 刪除我的資料";
+const SPEAKING_IN_A_GROUP: &str = "在群組裡請先提及我（@），或在前面加上「記帳 」，例如：記帳 午餐 120 信用卡\n\
+    查天氣請輸入完整地名，例如：永和區、永和天氣";
 
 /// A message of these words.
 pub fn text(text: impl Into<String>) -> Messages {
@@ -43,13 +45,12 @@ pub fn say(say: &Say) -> Messages {
         Say::UnknownAction => text("未知的操作"),
         Say::Choose(places, saved) => {
             let choose = Message::text("找到多個符合的地點，請選擇：");
-            let name = |place: &Place| match saved {
-                Some(saved) => format!("設定{} {}", saved.name(), place.name()),
-                None => place.name(),
+            let choice = |place: &Place| match saved {
+                // A postback: in a group a text would have to be spoken to the bot.
+                Some(saved) => Action::postback(place.name(), saved.data(place)),
+                None => Some(Action::message(place.name(), place.name())),
             };
-            let offer = |message: Message, place: &&'static Place| {
-                message.quick_reply(Action::message(place.name(), name(place)))
-            };
+            let offer = |message: Message, place: &&'static Place| message.quick_reply(choice(place));
             places.iter().fold(choose, offer).into()
         }
         Say::TooMany => text("符合的地點太多，請輸入更完整的地名，例如：臺北市信義區"),
@@ -60,7 +61,8 @@ pub fn say(say: &Say) -> Messages {
         }
         Say::OnlyTaiwan => text("目前只提供臺灣地區的天氣查詢。"),
         Say::Help => text(HELP),
-        Say::Greeting => text(format!("大家好！{HELP}")),
+        Say::Greeting => text(format!("大家好！{HELP}\n\n{SPEAKING_IN_A_GROUP}")),
+        Say::NotInAGroup => text("為了保護您的隱私，請在和我的一對一聊天裡查帳。"),
         Say::Ledger(answer) => text(answer.0.as_str()),
     }
 }

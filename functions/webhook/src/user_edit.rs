@@ -18,7 +18,7 @@ pub(crate) enum UserEdit {
     /// Of the ledger.
     Book(Book, Attempt),
     /// Of a half-said entry, the answer if these words neither complete one nor are one, and the function's time.
-    HalfSaid(Book, Words, Option<Messages>, Moment),
+    HalfSaid(Book, Words, Messages, Moment),
     /// Everything goes.
     Erase(Erasure),
 }
@@ -32,8 +32,8 @@ impl UserEdit {
         Ok(UserEdit::Profile(profile_key(user)?, changes, answer))
     }
 
-    pub(crate) fn book(book: Book, change: Change, now: Moment) -> UserEdit {
-        UserEdit::Book(book, Attempt::new(change, None).at(now))
+    pub(crate) fn book(book: Book, change: Change, chat: Option<String>, now: Moment) -> UserEdit {
+        UserEdit::Book(book, Attempt::new(change, None).in_chat(chat).at(now))
     }
 
     /// The edit of the store, with [`step`](UserEdit::step) as its step.
@@ -68,7 +68,8 @@ impl UserEdit {
                 (writes, Some(replies::text(answer)))
             }
             UserEdit::HalfSaid(book, words, answer, now) => {
-                half_said_step(book, words, answer.as_ref(), *now, there)
+                let (writes, answer) = half_said_step(book, words, answer, *now, there);
+                (writes, Some(answer))
             }
             UserEdit::Erase(erasure) => (erasure.step(there)?.0, Some(replies::erased())),
         })
@@ -90,10 +91,10 @@ fn book_step(book: &Book, attempt: &mut Attempt, there: &Values) -> (Batch, Stri
 fn half_said_step(
     book: &Book,
     words: &Words,
-    answer: Option<&Messages>,
+    answer: &Messages,
     now: Moment,
     there: &Values,
-) -> (Batch, Option<Messages>) {
+) -> (Batch, Messages) {
     let key = book.pending();
     let chat = words.chat.as_deref();
     let keep =
@@ -102,14 +103,14 @@ fn half_said_step(
     match stored.and_then(|stored| Pending::read(stored, chat)).and_then(|pending| pending.with(&words.text))
     {
         Some(Sentence::Note(note)) => {
-            let mut attempt = Attempt::new(Change::Note(note), None).at(now);
+            let mut attempt = Attempt::new(Change::Note(note), None).in_chat(words.chat.clone()).at(now);
             let (writes, answer) = book_step(book, &mut attempt, there);
-            (writes.delete(key, stored.unwrap_or_default()), Some(replies::text(answer)))
+            (writes.delete(key, stored.unwrap_or_default()), replies::text(answer))
         }
-        Some(Sentence::HalfSaid(pending, problem)) => (keep(&pending), Some(replies::text(problem.0))),
+        Some(Sentence::HalfSaid(pending, problem)) => (keep(&pending), replies::text(problem.0)),
         _ => match chat::parse(&words.text, words.at) {
-            Sentence::HalfSaid(pending, _) => (keep(&pending), answer.cloned()),
-            _ => (Batch::new(), answer.cloned()),
+            Sentence::HalfSaid(pending, _) => (keep(&pending), answer.clone()),
+            _ => (Batch::new(), answer.clone()),
         },
     }
 }

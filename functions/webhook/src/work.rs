@@ -175,7 +175,7 @@ async fn reply_to_failed_write(
         // again, and that run finds the marker and replies, or finds none and does the work.
         _ if maybe_written && has_claim => Ended::Failed,
         (Plan::HalfSaid(..), Some(answer)) => reply(session, event, &answer).await.ended(),
-        (Plan::Unfollow | Plan::HalfSaid(..), _) => Ended::Failed,
+        (Plan::Unfollow, _) => Ended::Failed,
         _ => reply(session, event, &replies::text(replies::BUSY)).await.ended(),
     }
 }

@@ -46,6 +46,8 @@ pub struct Attempt {
     condition: Option<IfMatch>,
     /// When it is made, if that is known.
     now: Option<Moment>,
+    /// The group or room in which it is made: a hash of its id.
+    chat: Option<String>,
     /// The `交易ID` of the first transaction that was read.
     target: Option<String>,
 }
@@ -53,7 +55,7 @@ pub struct Attempt {
 impl Attempt {
     /// An attempt at `change`, on condition that the last transaction matches `condition`.
     pub fn new(change: Change, condition: Option<IfMatch>) -> Attempt {
-        Attempt { change, condition, now: None, target: None }
+        Attempt { change, condition, now: None, chat: None, target: None }
     }
 
     /// The same attempt, made at `now`. Then most edits and deletions cost less: they leave the TTL of the month as it is,
@@ -61,6 +63,13 @@ impl Attempt {
     #[must_use]
     pub fn at(self, now: Moment) -> Attempt {
         Attempt { now: Some(now), ..self }
+    }
+
+    /// The same attempt, made in the group or room with this hash; `None` for a chat with the bot alone. In a group or room an edit
+    /// or deletion concerns only an entry that was entered there: any other is [`Missing`](ChangeError::Missing).
+    #[must_use]
+    pub fn in_chat(self, chat: Option<String>) -> Attempt {
+        Attempt { chat, ..self }
     }
 
     /// The change.
@@ -90,7 +99,7 @@ impl Attempt {
             Change::Delete => true,
             Change::Put(_) | Change::Note(_) => false,
         };
-        stays && self.now.is_some_and(|now| !book.renews_at(now))
+        stays && self.chat.is_none() && self.now.is_some_and(|now| !book.renews_at(now))
     }
 
     /// The batch to commit over the stored values, and the step that it makes.
@@ -115,6 +124,9 @@ impl Attempt {
                 _ => months.add_id(id, now),
             }
         }
+        if let (Change::Put(_) | Change::Note(_), Some(entry)) = (&self.change, step.entry()) {
+            months.set_chat(entry.id(), self.chat.as_deref());
+        }
         let leaves_months = self.leaves_months(book);
         let batch = step.batch(book, there, months, leaves_months, adds_id);
         Ok((batch.map_err(ChangeError::Unwritable)?, step))
@@ -123,6 +135,12 @@ impl Attempt {
     /// The step from the stored value `there`, or why the change is not allowed.
     pub fn step(&mut self, there: Option<&str>, months: &Months) -> Result<Step, ChangeError> {
         let current = self.current(there)?;
+        if let (Change::Edit(_) | Change::Delete, Some(chat), Some(current)) =
+            (&self.change, &self.chat, &current)
+            && !months.is_made_in(current.id(), chat)
+        {
+            return Err(ChangeError::Missing);
+        }
         let (entries, already_applied) = match (&self.change, &current) {
             (Change::Put(entry), _) => overwrite(there, vec![entry.clone()]),
             (Change::Note(note), _) => overwrite(there, note.entries(current.as_ref(), months)),

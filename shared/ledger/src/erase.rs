@@ -29,7 +29,7 @@ pub fn erase(book: &Book, there: &Values) -> Result<(Batch, Remaining), Error> {
             None => batch.check(key, Expect::Absent),
         };
     }
-    let mut months = Months::read(there.get(book.months())).without_ids();
+    let mut months = Months::read(there.get(book.months())).without_entries();
     let visible: Vec<Month> = months.latest_first().take(MAX_MONTHS_PER_COMMIT).collect();
     for month in &visible {
         batch = batch.clear(&book.log(*month)?);

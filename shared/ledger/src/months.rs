@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use onetap_store::Ttl;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::given_ids::GivenIds;
@@ -27,9 +28,19 @@ pub struct Months {
     /// The latest `交易ID` that the chat gave, and the latest that a `PUT` brought. They are written for version 0.2 only.
     last_id: Option<Moment>,
     last_put_id: Option<Moment>,
+    /// The last transaction, if it was entered in a group or room, and which: it is never shown or changed in another.
+    made_in: Option<MadeIn>,
     /// The longest retention with which any of the logs was written. The list lives for as long as that: otherwise the logs of
     /// a longer retention could outlive it, and no erasure would find them.
     pub(crate) retention: Option<Ttl>,
+}
+
+/// The `交易ID` of an entry, and a hash of the group or room in which it was entered.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct MadeIn {
+    #[serde(rename = "交易ID")]
+    id: String,
+    chat: String,
 }
 
 impl Months {
@@ -49,6 +60,7 @@ impl Months {
             given_ids: object.get("ids").and_then(GivenIds::read),
             last_id: id("last_id"),
             last_put_id: id("last_put_id"),
+            made_in: object.get("made_in").and_then(|made_in| MadeIn::deserialize(made_in).ok()),
             retention: retention.map(|seconds| match seconds {
                 0 => Ttl::Forever,
                 seconds => Ttl::Of(Duration::from_secs(seconds).min(onetap_store::MAX_TTL)),
@@ -89,9 +101,19 @@ impl Months {
         self.last_put_id = self.last_put_id.max(Some(id));
     }
 
-    /// The list without the ids, for a ledger that is erased.
-    pub(crate) fn without_ids(self) -> Months {
-        Months { given_ids: None, last_id: None, last_put_id: None, ..self }
+    /// Sets the chat in which the last transaction was entered; `None` for a chat with the bot alone, and for a `PUT`.
+    pub(crate) fn set_chat(&mut self, id: &str, chat: Option<&str>) {
+        self.made_in = chat.map(|chat| MadeIn { id: id.to_owned(), chat: chat.to_owned() });
+    }
+
+    /// Whether the last transaction has this id and was entered in this group or room.
+    pub(crate) fn is_made_in(&self, id: &str, chat: &str) -> bool {
+        self.made_in.as_ref().is_some_and(|made_in| made_in.id == id && made_in.chat == chat)
+    }
+
+    /// The months alone, for a ledger that is erased.
+    pub(crate) fn without_entries(self) -> Months {
+        Months { given_ids: None, last_id: None, last_put_id: None, made_in: None, ..self }
     }
 
     /// The TTL of the list, after a log was written with this retention.
@@ -119,6 +141,9 @@ impl Months {
         if let Some(given) = &self.given_ids {
             object["ids"] = given.to_json();
         }
+        if let Some(MadeIn { id, chat }) = &self.made_in {
+            object["made_in"] = json!({"交易ID": id, "chat": chat});
+        }
         if let Some(retention) = self.retention {
             let seconds = retention.millis().map_or(0, |millis| millis.div_ceil(1000));
             object["retention_seconds"] = seconds.into();
@@ -133,7 +158,7 @@ mod tests {
 
     #[test]
     fn it_comes_back_as_it_was_written() {
-        let text = r#"{"hidden":["2025-12"],"ids":[["20261117-120000","20261117-120000"]],"last_id":"20261117-120000","last_put_id":"20261118-000000","months":["2026-09","2026-11"],"retention_seconds":86400}"#;
+        let text = r#"{"hidden":["2025-12"],"ids":[["20261117-120000","20261117-120000"]],"last_id":"20261117-120000","last_put_id":"20261118-000000","made_in":{"chat":"c0ffee","交易ID":"20261117-120000"},"months":["2026-09","2026-11"],"retention_seconds":86400}"#;
         let months = Months::read(Some(text));
         assert_eq!(months.to_json(), text);
         assert_eq!(Months::read(Some(&months.to_json())), months);

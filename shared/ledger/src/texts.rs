@@ -35,10 +35,9 @@ pub fn failure(failure: &ChangeError, life: Duration) -> String {
 /// The same in the chat: what is missing can be said there, and its entries stay in the ledger when they can no longer be edited.
 pub fn chat_failure(failure: &ChangeError, change: &Change, life: Duration) -> String {
     match (failure, change) {
-        (ChangeError::Missing | ChangeError::Expired, _) => format!(
-            "目前沒有可修改的交易記錄（記帳後 {}內可以修改；更早的記錄仍保留在帳本中）",
-            span(life)
-        ),
+        (ChangeError::Missing | ChangeError::Expired, _) => {
+            format!("目前沒有可修改的交易記錄（記帳後 {}內可以修改；更早的記錄仍保留在帳本中）", span(life))
+        }
         (ChangeError::Invalid(invalid), Change::Edit(patch)) => match patch.currency_without_rate(invalid) {
             Some(code) => format!(
                 "請一併提供匯率（1 {code} 等於多少 {HOME}），例如：修改幣別 {code} 匯率 {}",

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -79,7 +80,7 @@ pub enum Kind {
 #[non_exhaustive]
 pub enum IncomingMessage {
     /// A text message.
-    Text(String),
+    Text(TextMessage),
     /// A place on the map.
     Location {
         /// As LINE's map names it, if it does.
@@ -91,6 +92,14 @@ pub enum IncomingMessage {
     },
     /// Another type, by LINE's name for it.
     Other(String),
+}
+
+/// A text, and where it mentions the bot. `Debug` shows neither.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct TextMessage {
+    text: String,
+    /// Where the bot is mentioned, in bytes of the text: in ascending order, each on boundaries of characters.
+    bot_mentions: Vec<Range<usize>>,
 }
 
 /// Where an event happened.
@@ -207,7 +216,7 @@ impl Kind {
 impl IncomingMessage {
     fn parse(message: &Fields<'_>) -> Result<IncomingMessage, &'static str> {
         Ok(match message.text("type").ok_or("message.type")?.as_str() {
-            "text" => IncomingMessage::Text(message.text("text").ok_or("message.text")?),
+            "text" => IncomingMessage::Text(TextMessage::parse(message)?),
             "location" => IncomingMessage::Location {
                 address: message.text("address"),
                 latitude: message.get("latitude").ok_or("message.latitude")?,
@@ -216,6 +225,66 @@ impl IncomingMessage {
             other => IncomingMessage::Other(type_name(other)),
         })
     }
+}
+
+impl TextMessage {
+    fn parse(message: &Fields<'_>) -> Result<TextMessage, &'static str> {
+        let text = message.text("text").ok_or("message.text")?;
+        let mentionees: Vec<&RawValue> = message.object("mention").list("mentionees");
+        let bot_mention = |mentionee: &RawValue| {
+            let fields = Fields::of(mentionee.get());
+            fields.get("isSelf").filter(|is_self| *is_self)?;
+            byte_range(&text, fields.get("index")?, fields.get("length")?)
+        };
+        let mut bot_mentions: Vec<_> = mentionees.into_iter().filter_map(bot_mention).collect();
+        bot_mentions.sort_unstable_by_key(|range| (range.start, range.end));
+        Ok(TextMessage { text, bot_mentions })
+    }
+
+    /// The whole text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it mentions the bot.
+    pub fn mentions_bot(&self) -> bool {
+        !self.bot_mentions.is_empty()
+    }
+
+    /// The text without the mentions of the bot. A blank is left in the place of each, so that the words beside it stay apart.
+    pub fn without_bot_mentions(&self) -> String {
+        let (mut text, mut end) = (String::with_capacity(self.text.len()), 0);
+        for mention in &self.bot_mentions {
+            text.push_str(self.text.get(end..mention.start).unwrap_or_default());
+            text.push(' ');
+            end = end.max(mention.end);
+        }
+        text + self.text.get(end..).unwrap_or_default()
+    }
+}
+
+impl<T: Into<String>> From<T> for TextMessage {
+    fn from(text: T) -> TextMessage {
+        TextMessage { text: text.into(), bot_mentions: Vec::new() }
+    }
+}
+
+/// The bytes of `text` that these UTF-16 units are; `None` if there are no such units, or if they begin or end within a
+/// character.
+fn byte_range(text: &str, index: usize, length: usize) -> Option<Range<usize>> {
+    let end = index.checked_add(length).filter(|_| length > 0)?;
+    Some(byte_at(text, index)?..byte_at(text, end)?)
+}
+
+fn byte_at(text: &str, unit: usize) -> Option<usize> {
+    let mut units = 0;
+    for (at, c) in text.char_indices() {
+        if units >= unit {
+            return (units == unit).then_some(at);
+        }
+        units += c.len_utf16();
+    }
+    (units == unit).then_some(text.len())
 }
 
 impl Chat {
@@ -298,10 +367,16 @@ impl fmt::Debug for Kind {
 impl fmt::Debug for IncomingMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            IncomingMessage::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            IncomingMessage::Text(text) => text.fmt(f),
             IncomingMessage::Location { .. } => f.write_str("Location(…)"),
             IncomingMessage::Other(name) => write!(f, "Other({name})"),
         }
+    }
+}
+
+impl fmt::Debug for TextMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Text({} bytes)", self.text.len())
     }
 }
 

@@ -118,7 +118,7 @@ pub fn chat_sentence(bytes: &[u8]) {
     }
     for chat in [Chat::User, Chat::Group, Chat::Room, Chat::Unknown] {
         for kind in [
-            Kind::Message(IncomingMessage::Text(text.to_string())),
+            Kind::Message(IncomingMessage::Text(text.to_string().into())),
             Kind::Message(IncomingMessage::Location {
                 address: Some(text.to_string()),
                 latitude: f64::from_bits(bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))),

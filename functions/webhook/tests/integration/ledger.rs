@@ -25,6 +25,7 @@ on_every_backend! {
     the_ledger_is_read_back
     erasing_leaves_nothing_and_what_comes_after_is_kept
     erasing_takes_any_number_of_months
+    a_group_neither_changes_nor_shows_what_was_said_elsewhere
 }
 
 fn book(user: &str) -> Book {
@@ -157,12 +158,16 @@ async fn a_half_said_entry_is_completed_once(store: Arc<dyn Store>) {
 
 async fn a_half_said_entry_in_a_group_is_its_users_alone(store: Arc<dyn Store>) {
     let (bot, user, other) = (Bot::new(store), user(), support::user());
-    for (who, words) in [(&user, "午餐 100"), (&other, "現金"), (&other, "120 現金"), (&user, "本月")]
-    {
+    assert_eq!(bot.deliver(&[mentioning(&user, "午餐 100")]).await, 200);
+    assert_eq!(bot.said(), ["缺少付款方式，例如：午餐 120 信用卡"]);
+    // Not spoken to the bot: nothing happens, and nothing is said.
+    for (who, words) in [(&user, "現金"), (&other, "現金"), (&other, "120 現金"), (&user, "本月")] {
         assert_eq!(bot.deliver(&[in_group(text(who, words))]).await, 200);
         assert_eq!(bot.said(), Vec::<String>::new(), "{words}");
     }
-    assert_eq!(bot.deliver(&[in_group(text(&user, "信用卡"))]).await, 200);
+    assert_eq!(bot.deliver(&[mentioning(&other, "現金")]).await, 200);
+    assert!(bot.said()[0].starts_with("找不到這個地點"));
+    assert_eq!(bot.deliver(&[in_group(text(&user, "記帳 信用卡"))]).await, 200);
     assert!(bot.said()[0].ends_with("午餐 100 TWD 信用卡"));
     assert_eq!(entries(&bot, &user, &this_month()).await.1, 1);
     assert_eq!(entries(&bot, &other, &this_month()).await.1, 0);
@@ -171,19 +176,56 @@ async fn a_half_said_entry_in_a_group_is_its_users_alone(store: Arc<dyn Store>) 
 async fn what_is_said_in_one_chat_is_not_told_in_another(store: Arc<dyn Store>) {
     let (bot, user) = (Bot::new(store), user());
     bot.ask(&user, "午餐 100").await;
-    assert_eq!(bot.deliver(&[in_group(text(&user, "現金"))]).await, 200);
-    assert_eq!(bot.said(), Vec::<String>::new());
+    assert_eq!(bot.deliver(&[mentioning(&user, "現金")]).await, 200);
+    assert!(bot.said()[0].starts_with("找不到這個地點"));
     assert!(bot.ask(&user, "現金").await.ends_with("午餐 100 TWD 現金"));
     // In one group, then in another, then in the first.
     let in_another = |mut event: Value| {
         event["source"]["groupId"] = "another-planted-group".into();
         event
     };
-    assert_eq!(bot.deliver(&[in_group(text(&user, "晚餐 200"))]).await, 200);
-    assert_eq!(bot.deliver(&[in_another(in_group(text(&user, "現金")))]).await, 200);
-    assert_eq!(bot.said(), Vec::<String>::new());
-    assert_eq!(bot.deliver(&[in_group(text(&user, "現金"))]).await, 200);
+    assert_eq!(bot.deliver(&[mentioning(&user, "晚餐 200")]).await, 200);
+    assert_eq!(bot.deliver(&[in_another(mentioning(&user, "現金"))]).await, 200);
+    assert!(bot.said().iter().all(|said| !said.contains("晚餐")));
+    assert_eq!(bot.deliver(&[mentioning(&user, "現金")]).await, 200);
     assert!(bot.said()[0].ends_with("晚餐 200 TWD 現金"));
+}
+
+async fn a_group_neither_changes_nor_shows_what_was_said_elsewhere(store: Arc<dyn Store>) {
+    const NOTHING: &str = "目前沒有可修改的交易記錄（記帳後 1 小時內可以修改；更早的記錄仍保留在帳本中）";
+    let (bot, user) = (Bot::new(store), user());
+    let said_in = async |event: Value| {
+        assert_eq!(bot.deliver(&[event]).await, 200);
+        bot.said().join("\n")
+    };
+    let in_another = |mut event: Value| {
+        event["source"]["groupId"] = "another-planted-group".into();
+        event
+    };
+    bot.ask(&user, "藥 300 現金").await;
+    for words in ["刪掉剛剛的", "品項改成飲料好了", "午餐 120 現金", "本月", "刪除我的資料", "說明", "大家好"]
+    {
+        assert_eq!(said_in(in_group(text(&user, words))).await, "", "{words}");
+    }
+    for words in ["刪掉剛剛的", "品項改成飲料好了", "修改日期 2024-02-29"] {
+        assert_eq!(said_in(mentioning(&user, words)).await, NOTHING, "{words}");
+    }
+    assert!(said_in(mentioning(&user, "本月")).await.contains("一對一"));
+    assert_eq!(entries(&bot, &user, &this_month()).await, (vec!["藥 300".to_owned()], 1));
+    // What is entered in the group is edited there, and in the chat with the bot alone, and in no other group.
+    assert!(said_in(mentioning(&user, "午餐 120 現金")).await.starts_with("已記帳"));
+    assert_eq!(said_in(in_another(mentioning(&user, "修改金額 1"))).await, NOTHING);
+    assert!(said_in(mentioning(&user, "修改金額 150")).await.ends_with("120 → 150"));
+    assert!(bot.ask(&user, "修改金額 160").await.ends_with("150 → 160"));
+    assert!(said_in(in_group(text(&user, "記帳 刪除上一筆"))).await.starts_with("已刪除"));
+    assert_eq!(entries(&bot, &user, &this_month()).await.0, ["藥 300"]);
+    // One more of the chat alone: the group does not know it again.
+    assert!(said_in(mentioning(&user, "茶 10 現金")).await.starts_with("已記帳"));
+    bot.ask(&user, "水 20 現金").await;
+    assert_eq!(said_in(mentioning(&user, "刪除上一筆")).await, NOTHING);
+    // Without an entry it is the same.
+    bot.ask(&user, "刪除上一筆").await;
+    assert_eq!(said_in(mentioning(&user, "刪除上一筆")).await, NOTHING);
 }
 
 async fn the_ledger_is_read_back(store: Arc<dyn Store>) {

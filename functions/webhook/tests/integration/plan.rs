@@ -28,8 +28,7 @@ fn word(plan: &Plan) -> String {
         Plan::Book(Change::Delete) => "delete".into(),
         Plan::Book(Change::Edit(_)) => "edit".into(),
         Plan::Book(_) => "note".into(),
-        Plan::HalfSaid(_, None) => "half-said".into(),
-        Plan::HalfSaid(_, Some(say)) => format!("half-said, or {}", word(&Plan::Say(say.clone()))),
+        Plan::HalfSaid(_, say) => format!("half-said, or {}", word(&Plan::Say(say.clone()))),
         Plan::Recall(Recall::Recent) => "recent entries".into(),
         Plan::Recall(Recall::Month(month)) => format!("sums of {month}"),
         Plan::Erase => "erase".into(),
@@ -49,6 +48,7 @@ fn word(plan: &Plan) -> String {
             Say::OnlyTaiwan => "only taiwan".into(),
             Say::Help => "help".into(),
             Say::Greeting => "greeting".into(),
+            Say::NotInAGroup => "not in a group".into(),
             Say::Ledger(_) => "ledger says".into(),
         },
     }
@@ -73,6 +73,14 @@ fn every_button_asks_for_its_thing() {
         ("action=weather", "unknown", false),
         ("action=weather&type=moon", "unknown", false),
         ("action=recent_queries", "recent", true),
+        ("action=save&type=home&place=臺北市信義區", "住家 = 臺北市信義區", false),
+        (
+            "action=save&type=office&place=%E8%87%BA%E5%8C%97%E5%B8%82%E4%BF%A1%E7%BE%A9%E5%8D%80",
+            "公司 = 臺北市信義區",
+            false,
+        ),
+        ("action=save&type=home&place=信義區", "unknown", false),
+        ("action=save&type=moon&place=臺北市信義區", "unknown", false),
         ("action=settings", "settings", false),
         ("action=other", "other", false),
         ("action=", "unknown", false),
@@ -88,31 +96,38 @@ fn every_button_asks_for_its_thing() {
 
 #[test]
 fn every_text_is_the_first_thing_that_it_can_be() {
-    // the words, alone, in a group
+    // the words, alone, in a group where the bot is not spoken to; spoken to, they are what they are alone
     let table = [
-        ("設定住家 永和區", "住家 = 新北市永和區", "住家 = 新北市永和區"),
-        ("設定公司板橋", "公司 = 新北市板橋區", "公司 = 新北市板橋區"),
-        ("設定住家", "save which 住家", "save which 住家"),
-        ("設定住家 信義區", "choose 2 for 住家", "choose 2 for 住家"),
-        ("設定住家 台北", "too many", "too many"),
-        ("設定住家 東京", "no such place", "no such place"),
-        ("設定住家 謝謝", "no such place", "no such place"),
-        ("刪除我的資料", "erase", "erase"),
-        ("刪除上一筆", "delete", "delete"),
-        ("修改金額 150", "edit", "edit"),
-        ("上一筆分類改教育", "edit", "edit"),
-        ("午餐 120 信用卡", "note", "note"),
-        ("昨天 計程車 250 現金", "note", "note"),
-        ("永和", "新北市永和區", "新北市永和區"),
+        ("設定住家 永和區", "住家 = 新北市永和區", "ignore"),
+        ("設定公司板橋", "公司 = 新北市板橋區", "ignore"),
+        ("設定住家", "save which 住家", "ignore"),
+        ("設定住家 信義區", "choose 2 for 住家", "ignore"),
+        ("設定住家 台北", "too many", "ignore"),
+        ("設定住家 東京", "no such place", "ignore"),
+        ("設定住家 謝謝", "no such place", "ignore"),
+        ("刪除我的資料", "erase", "ignore"),
+        ("刪除上一筆", "delete", "ignore"),
+        ("刪掉剛剛的", "delete", "ignore"),
+        ("修改金額 150", "edit", "ignore"),
+        ("品項改成飲料好了", "edit", "ignore"),
+        ("上一筆分類改教育", "edit", "ignore"),
+        ("修改金額", "ledger says", "ignore"),
+        ("午餐 120 信用卡", "note", "ignore"),
+        ("昨天 計程車 250 現金", "note", "ignore"),
+        ("永和", "新北市永和區", "ignore"),
+        ("永和區", "新北市永和區", "新北市永和區"),
         ("臺北市信義區", "臺北市信義區", "臺北市信義區"),
         ("台北市信義區", "臺北市信義區", "臺北市信義區"),
+        ("台北信義區", "臺北市信義區", "ignore"),
         ("信義區", "choose 2", "choose 2"),
-        ("台北", "too many", "too many"),
-        ("午餐 120", "half-said, or ledger says", "half-said"),
+        ("信義", "choose 3", "ignore"),
+        ("東區", "too many", "ignore"),
+        ("台北", "too many", "ignore"),
+        ("午餐 120", "half-said, or ledger says", "ignore"),
         ("120 現金", "half-said, or ledger says", "ignore"),
         ("午餐 -120 現金", "ledger says", "ignore"),
-        ("信用卡", "half-said, or no place, and help", "half-said"),
-        ("Apple Pay", "half-said, or help", "half-said"),
+        ("信用卡", "half-said, or no place, and help", "ignore"),
+        ("Apple Pay", "half-said, or help", "ignore"),
         ("最近紀錄", "recent entries", "ignore"),
         ("本月", "sums of 2023-11", "ignore"),
         ("上個月", "sums of 2023-10", "ignore"),
@@ -135,7 +150,50 @@ fn every_text_is_the_first_thing_that_it_can_be() {
         }
         check(text("U1", words), alone, false, true);
         check(in_group(text("U1", words)), group, false, true);
+        let spoken = match alone {
+            "recent entries" => "not in a group",
+            sums if sums.starts_with("sums of") => "not in a group",
+            alone => alone,
+        };
+        check(mentioning("U1", words), spoken, false, true);
+        check(in_group(text("U1", &format!("記帳 {words}"))), spoken, false, true);
     }
+}
+
+#[test]
+fn in_a_group_the_bot_is_spoken_to_by_a_mention_or_by_a_word_in_front() {
+    for (words, expected) in [
+        ("記帳　午餐 120 現金", "note"),
+        ("記帳\n早餐 50 現金\n午餐 120 現金", "note"),
+        ("記帳午餐 120 現金", "ignore"),
+        ("我要記帳 午餐 120 現金", "ignore"),
+        ("記帳", "ignore"),
+        ("永和天氣", "新北市永和區"),
+        ("永和區 天氣", "新北市永和區"),
+        ("信義區天氣", "choose 2"),
+        ("今天天氣", "ignore"),
+        ("天氣", "ignore"),
+        ("東京天氣", "ignore"),
+    ] {
+        check(in_group(text("U1", words)), expected, false, true);
+        let mut room = text("U1", words);
+        room["source"] = json!({"type": "room", "roomId": "R1", "userId": "U1"});
+        check(room, expected, false, true);
+    }
+    // A mention in the midst, after emoji; one of somebody else; one of nobody; the mention alone.
+    let mention = |words: &str, mentionee: Value| {
+        let mut event = in_group(text("U1", words));
+        event["message"]["mention"] = json!({ "mentionees": [mentionee] });
+        event
+    };
+    let bot = |index: i64| json!({"type": "user", "isSelf": true, "index": index, "length": 4});
+    check(mention("👍👍 午餐 @小幫手120 現金", bot(8)), "note", false, true);
+    check(mention("午餐 120 現金 @小幫手", bot(10)), "note", false, true);
+    check(mention("@小幫手", bot(0)), "help", false, true);
+    check(mention("👍@小幫手 午餐 120 現金", bot(1)), "ignore", false, true);
+    check(mention("午餐 120 現金 @小幫手", bot(-1)), "ignore", false, true);
+    let somebody = json!({"type": "user", "userId": "U2", "isSelf": false, "index": 0, "length": 4});
+    check(mention("@小美美 午餐 120 現金", somebody), "ignore", false, true);
 }
 
 #[tokio::test]
@@ -160,6 +218,8 @@ fn a_location_is_its_address_or_the_nearest_place_in_taiwan() {
     check(location("U1", "106臺北市大安區和平東路", 0.0, 0.0), "臺北市大安區", false, true);
     check(location("U1", "somewhere", 25.0330, 121.5654), "臺北市信義區", false, true);
     check(location("U1", "東京都", 35.68, 139.76), "only taiwan", false, true);
+    check(in_group(location("U1", "東京都", 35.68, 139.76)), "ignore", false, true);
+    check(in_group(location("U1", "somewhere", 25.0330, 121.5654)), "臺北市信義區", false, true);
 }
 
 #[test]

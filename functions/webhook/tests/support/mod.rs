@@ -243,6 +243,14 @@ pub fn in_group(mut event: Value) -> Value {
     event
 }
 
+/// The event of a text in a group, with a mention of the bot in front.
+pub fn mentioning(user: &str, words: &str) -> Value {
+    let mut event = in_group(text(user, &format!("@小幫手 {words}")));
+    let bot = json!({"type": "user", "isSelf": true, "index": 0, "length": 4});
+    event["message"]["mention"] = json!({ "mentionees": [bot] });
+    event
+}
+
 pub fn memory() -> Arc<dyn Store> {
     Arc::new(Memory::new())
 }

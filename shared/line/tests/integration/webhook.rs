@@ -37,7 +37,7 @@ fn an_event_of_line_is_read_whole() {
         event(json!({})),
         Event {
             webhook_event_id: Some("01FZ74A0TDDPYRVKNK77XKC3ZR".to_owned()),
-            kind: Kind::Message(IncomingMessage::Text("台北 planted".to_owned())),
+            kind: Kind::Message(IncomingMessage::Text("台北 planted".into())),
             source: Source {
                 chat: Chat::Group,
                 user_id: Some("Uplanted".to_owned()),
@@ -294,6 +294,78 @@ proptest! {
             prop_assert_eq!(event.webhook_event_id.as_deref(), json["webhookEventId"].as_str().filter(|id| !id.is_empty()));
             let shown = format!("{event:?}");
             prop_assert!(shown.is_ascii());
+        }
+    }
+}
+
+/// A text message with these mentions, and what is left of it for the bot; `None` if it does not mention the bot.
+fn spoken(text: &str, mentionees: Value) -> Option<String> {
+    let message = json!({"type": "text", "text": text, "mention": {"mentionees": mentionees}});
+    let event = json!({"type": "message", "replyToken": "r", "message": message});
+    let body = json!({"events": [event]}).to_string();
+    let body = WebhookBody::parse(body.as_bytes()).unwrap();
+    let Kind::Message(IncomingMessage::Text(message)) = &body.events[0].kind else { panic!("a text") };
+    assert_eq!(message.as_str(), text);
+    message.mentions_bot().then(|| message.without_bot_mentions())
+}
+
+fn bot(index: impl Into<Value>, length: impl Into<Value>) -> Value {
+    json!({"type": "user", "isSelf": true, "index": index.into(), "length": length.into()})
+}
+
+#[test]
+fn a_mention_of_the_bot_is_cut_out_of_the_text_by_utf_16_units() {
+    let table = [
+        ("@bot 午餐 120", json!([bot(0, 4)]), Some("  午餐 120")),
+        ("午餐@bot120", json!([bot(2, 4)]), Some("午餐 120")),
+        ("👍🏽@bot 午餐👍", json!([bot(4, 4)]), Some("👍🏽  午餐👍")),
+        ("午餐 120 @小幫手", json!([bot(7, 4)]), Some("午餐 120  ")),
+        ("@bot", json!([bot(0, 4)]), Some(" ")),
+        ("@bot @bot 水", json!([bot(5, 4), bot(0, 4)]), Some("    水")),
+        ("@bot 水", json!([bot(0, 4), bot(1, 4)]), Some("  水")),
+        ("@amy 午餐", json!([{"type": "user", "userId": "U2", "index": 0, "length": 4}]), None),
+        ("@amy 午餐", json!([{"type": "user", "isSelf": false, "index": 0, "length": 4}]), None),
+        ("@All 午餐", json!([{"type": "all", "index": 0, "length": 4}]), None),
+    ];
+    for (text, mentionees, expected) in table {
+        assert_eq!(spoken(text, mentionees).as_deref(), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_mention_that_points_nowhere_counts_as_missing() {
+    const TEXT: &str = "👍@bot 午餐";
+    assert_eq!(spoken(TEXT, json!([bot(2, 4)])).as_deref(), Some("👍  午餐"));
+    let huge = u64::MAX;
+    for (index, length) in [(1, 4), (2, 0), (0, 1), (3, 99), (99, 1), (huge, 1), (1, huge), (huge, huge)] {
+        assert_eq!(spoken(TEXT, json!([bot(index, length)])), None, "{index} {length}");
+    }
+    for wrong in [json!(-1), json!(2.5), json!("2"), json!(null), json!([2]), json!(1e300)] {
+        assert_eq!(spoken(TEXT, json!([bot(wrong.clone(), 4)])), None, "{wrong}");
+        assert_eq!(spoken(TEXT, json!([bot(2, wrong.clone())])), None, "{wrong}");
+        assert_eq!(spoken(TEXT, wrong), None);
+    }
+    for mentionees in
+        [json!([]), json!([null, 7, "x", {}, []]), json!([{"isSelf": "true", "index": 2, "length": 4}])]
+    {
+        assert_eq!(spoken(TEXT, mentionees), None);
+    }
+    // One that points nowhere takes nothing from its neighbour.
+    assert_eq!(spoken(TEXT, json!([null, bot(1, 4), bot(2, 4)])).as_deref(), Some("👍  午餐"));
+}
+
+proptest! {
+    #[test]
+    fn no_offset_breaks_the_text(
+        text in "(?s).{1,20}",
+        mentions in proptest::collection::vec((0_usize..24, 0_usize..24), 0..4),
+    ) {
+        let mentionees = mentions.iter().map(|(index, length)| bot(*index, *length)).collect();
+        if let Some(rest) = spoken(&text, mentionees) {
+            // What is left is of the text, in its order.
+            let mut letters = text.chars();
+            let is_next = |c: char| c == ' ' || letters.any(|letter| letter == c);
+            prop_assert!(rest.chars().all(is_next), "{rest:?} of {text:?}");
         }
     }
 }
