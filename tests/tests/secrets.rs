@@ -430,6 +430,15 @@ fn delivery(words: &str, id: &str) -> serde_json::Value {
         "message": {"type": "text", "id": "PLANTED-message", "text": format!("記帳 {words}")}}]})
 }
 
+/// The same user confirms an erasure.
+fn confirmed_erasure() -> serde_json::Value {
+    let mut delivery = delivery("", "PLANTED-erasure");
+    let data = webhook::confirmation::button_data("U-PLANTED-user", onetap_ledger::Moment::now());
+    delivery["events"][0]["type"] = "postback".into();
+    delivery["events"][0]["postback"] = json!({ "data": data });
+    delivery
+}
+
 /// Everything that the functions do, on this store, with planted words in all of it.
 async fn exercise(store: &Arc<dyn Store>, line: &MessagingApi) {
     let webhook = stage::webhook(store.clone(), &onetap_http::Client::new(), &line.url());
@@ -448,6 +457,7 @@ async fn exercise(store: &Arc<dyn Store>, line: &MessagingApi) {
             stage::deliver(&webhook, body.as_bytes()).await;
         }
     }
+    stage::deliver(&webhook, confirmed_erasure().to_string().as_bytes()).await;
     stage::deliver(&webhook, b"PLANTED").await;
     stage::deliver_signed(&webhook, b"{}", b"PLANTED-signature").await;
 

@@ -2,6 +2,7 @@
 
 mod claims;
 mod config;
+pub mod confirmation;
 mod delivery;
 mod erasing;
 mod look_up;

@@ -10,6 +10,8 @@ use onetap_weather::places::{by_address, by_name, is_place_text, nearest, search
 use onetap_weather::{Found, Place};
 use percent_encoding::percent_decode_str;
 
+use crate::confirmation::{button_data, confirms};
+
 /// How old an event can be when it arrives: redelivered, or after an outage. An older timestamp is wrong.
 const MAX_AGE_SECONDS: i64 = 7 * 24 * 3600;
 /// How far LINE's clock may be ahead of this one.
@@ -88,7 +90,7 @@ pub enum Plan {
     HalfSaid(Words, Say),
     /// Something of the ledger is to be read.
     Recall(Recall),
-    /// Everything that is kept for the user is to go.
+    /// Everything that is kept for the user is to go: it was asked for, and confirmed.
     Erase,
     /// The user is here, for the first time or again.
     Follow,
@@ -142,6 +144,12 @@ pub enum Say {
     Greeting,
     /// The ledger is not read aloud in a group.
     NotInAGroup,
+    /// Whether an erasure is meant, with the data of the button that confirms it.
+    ConfirmErasure(String),
+    /// The tapped button does not confirm an erasure: it is too old, or another user's.
+    ErasureNotConfirmed,
+    /// LINE does not say whose data it is about.
+    UnknownUser,
     /// What the ledger has to say to a sentence that it cannot use.
     Ledger(chat::Problem),
 }
@@ -164,7 +172,7 @@ pub fn plan(event: &Event, now: Moment) -> Plan {
         return Plan::Ignore;
     }
     match &event.kind {
-        Kind::Postback { data } => postback(data),
+        Kind::Postback { data } => postback(data, &event.source, now),
         Kind::Message(IncomingMessage::Text(message)) => text(message, &event.source, now),
         Kind::Message(IncomingMessage::Location { address, latitude, longitude }) => {
             let named = address.as_deref().and_then(by_address);
@@ -183,7 +191,7 @@ pub fn plan(event: &Event, now: Moment) -> Plan {
 }
 
 /// A button's data is a query string.
-fn postback(data: &str) -> Plan {
+fn postback(data: &str, source: &Source, now: Moment) -> Plan {
     let field = |name: &str| {
         let mut pairs = data.split('&').filter_map(|pair| pair.split_once('='));
         pairs.rfind(|(n, _)| *n == name).map(|(_, value)| percent_decode_str(value).decode_utf8_lossy())
@@ -199,6 +207,13 @@ fn postback(data: &str) -> Plan {
         (Some("other"), _) => Plan::Say(Say::Other),
         (Some("save"), Some("home")) => save(Saved::Home),
         (Some("save"), Some("office")) => save(Saved::Office),
+        (Some("erase"), _) => {
+            let (asked, by) = (field("asked").unwrap_or_default(), field("user").unwrap_or_default());
+            match source.user_id.as_deref() {
+                Some(user) if confirms(user, &asked, &by, now) => Plan::Erase,
+                _ => Plan::Say(Say::ErasureNotConfirmed),
+            }
+        }
         _ => Plan::Say(Say::UnknownAction),
     }
 }
@@ -256,7 +271,8 @@ fn words(text: &str, source: &Source, now: Moment) -> Plan {
         };
     }
     if text == "刪除我的資料" {
-        return Plan::Erase;
+        let ask = |user: &String| Say::ConfirmErasure(button_data(user, now));
+        return Plan::Say(source.user_id.as_ref().map_or(Say::UnknownUser, ask));
     }
     match chat::parse(text, now) {
         Sentence::Delete => return Plan::Book(Change::Delete),

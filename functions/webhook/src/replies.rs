@@ -40,7 +40,6 @@ pub fn say(say: &Say) -> Messages {
         Say::Other => Message::text("其他功能")
             .quick_reply(Action::message("使用說明", "使用說明"))
             .quick_reply(Action::postback("最近查詢", "action=recent_queries"))
-            .quick_reply(Action::message("刪除我的資料", "刪除我的資料"))
             .into(),
         Say::UnknownAction => text("未知的操作"),
         Say::Choose(places, saved) => {
@@ -63,6 +62,17 @@ pub fn say(say: &Say) -> Messages {
         Say::Help => text(HELP),
         Say::Greeting => text(format!("大家好！{HELP}\n\n{SPEAKING_IN_A_GROUP}")),
         Say::NotInAGroup => text("為了保護您的隱私，請在和我的一對一聊天裡查帳。"),
+        Say::ConfirmErasure(data) => Message::text(
+            "確定要刪除您的所有資料嗎？記帳紀錄、地點與設定都會刪除，而且無法復原。\n\
+             確定的話，請在 5 分鐘內按「確定刪除」；不按就什麼都不會變。",
+        )
+        .quick_reply(Action::postback("確定刪除", data))
+        .into(),
+        Say::ErasureNotConfirmed => text(
+            "這個按鈕已經過期，或不是您的按鈕，所以沒有刪除任何資料。\n\
+             如果要刪除您的資料，請再輸入一次「刪除我的資料」。",
+        ),
+        Say::UnknownUser => text("LINE 沒有告訴我您是誰，請在和我的一對一聊天裡再說一次。"),
         Say::Ledger(answer) => text(answer.0.as_str()),
     }
 }

@@ -73,7 +73,7 @@ async fn no_log_line_or_metric_holds_anything_of_a_user() {
         for kind in ["follow", "unfollow", "planted"] {
             bot.deliver(&[event(USER, json!({"type": kind}))]).await;
         }
-        bot.deliver(&[mentioning(USER, "午餐 98765432109876 現金")]).await;
+        bot.deliver(&[confirmed_erasure(USER), mentioning(USER, "午餐 98765432109876 現金")]).await;
         bot.deliver(&[location(USER, "planted address 臺北市中正區", 25.03, 121.51)]).await;
         bot.deliver(&[in_group(text(USER, "永和"))]).await;
         for status in [400, 401, 429, 500] {

@@ -92,6 +92,9 @@ impl Story {
     pub(super) async fn erase(&self, users: &[&str]) -> Result<Row, CallError> {
         for user in users {
             self.write(user, "刪除我的資料").await?;
+            let asked = self.replies(user).await?.pop();
+            let data = asked.and_then(|reply| reply.button).unwrap_or_default();
+            self.deliver(user, json!({ "type": "postback", "postback": { "data": data } }), 1).await?;
         }
         settle().await;
         let snapshot = self.snapshot().await?;

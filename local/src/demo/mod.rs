@@ -37,6 +37,8 @@ struct Story {
 struct Reply {
     text: String,
     busy: bool,
+    /// The data of its first button.
+    button: Option<String>,
 }
 
 /// Runs the demo on the runner at `url`. Returns whether nothing was doubled and nothing lost.
@@ -138,6 +140,7 @@ impl Story {
         let read = |reply: &Value| Reply {
             text: reply["text"].as_str().unwrap_or_default().to_owned(),
             busy: reply["path"] == "busy",
+            button: reply["quick_replies"][0]["data"].as_str().map(str::to_owned),
         };
         Ok(own.map(read).collect())
     }

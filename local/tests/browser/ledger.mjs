@@ -32,6 +32,14 @@ async function write(page, words) {
   await answered;
 }
 
+/** Has everything erased: asks for it, and taps the button that confirms it. */
+async function erase(page) {
+  await write(page, "刪除我的資料");
+  const answered = page.waitForResponse((response) => response.url().endsWith("/playground/deliver"));
+  await page.getByRole("button", { name: "確定刪除" }).last().click();
+  await answered;
+}
+
 /** The rows as they are read, the newest first: item, amount, category, payment. */
 const table = (page) =>
   page.locator(ROWS).evaluateAll((rows) => rows.map((row) => [...row.cells].slice(2).map((cell) => cell.textContent).join("|")));
@@ -128,7 +136,7 @@ export async function ledger_chat(browser) {
       await page.locator("#examples").getByText(example).click();
       await until(page, part, (part) => document.querySelector(".from-bot:last-child .bubble")?.textContent.includes(part), part);
     }
-    await write(page, "刪除我的資料");
+    await erase(page);
     await empty(page);
     assert.equal(await page.locator(ROWS).and(page.locator(":visible")).count(), 0);
   }
@@ -244,7 +252,7 @@ export async function ledger_long(browser) {
     assert.match(await text(each, ROWS), /點心kt/);
   }
   assert.equal((await download(page)).lines.length, 221);
-  await write(page, "刪除我的資料");
+  await erase(page);
   for (const each of [page, watching]) await empty(each);
   const wide = { 品項: "LongWordWithoutAnySpace".repeat(8), 原幣別: "USD", 付款方式: "某銀行聯名簽帳金融信用卡", 分類: "一個名字很長的分類", 匯率: 31.5 };
   await put(browser, page, 0, wide);

@@ -1,10 +1,12 @@
 //! What happens, as data: a request with what comes before it, and where its effects can be seen.
 //!
 //! `{id}` stands in all texts for something that is new in every run, so that runs do not see each other; in what was
-//! observed it is put back, so that runs can be compared.
+//! observed it is put back, so that runs can be compared. `{erasure}` is the data of the button that confirms an erasure of
+//! `U{id}`, asked for at `{now}`.
 
 use std::collections::BTreeMap;
 
+use onetap_ledger::Moment;
 use onetap_line::testing::AcceptedReply;
 use onetap_store::{Key, Log, Position, Store};
 use serde_json::Value;
@@ -71,8 +73,12 @@ impl Scenario {
     /// The scenario of one run.
     pub(super) fn with_id(&self, id: &str) -> Scenario {
         let text = |text: &String| text.replace("{id}", id);
+        let now = Moment::now();
+        let erasure = webhook::confirmation::button_data(&format!("U{id}"), now);
         let request = |request: &Request| {
             let json = serde_json::to_string(request).unwrap().replace("{id}", id);
+            let json = json.replace("{erasure}", &erasure);
+            let json = json.replace("\"{now}\"", &(now.unix() * 1000).to_string());
             serde_json::from_str(&json).unwrap()
         };
         let texts = |texts: &[String]| texts.iter().map(text).collect();

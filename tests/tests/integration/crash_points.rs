@@ -33,6 +33,11 @@ fn taps_home(n: u32, user: &str) -> Value {
     event(n, user, json!({"type": "postback", "postback": {"data": "action=weather&type=home"}}))
 }
 
+/// A tap on the button that confirms an erasure.
+fn confirms_erasure(n: u32) -> Value {
+    event(n, USER, json!({"type": "postback", "timestamp": "{now}", "postback": {"data": "{erasure}"}}))
+}
+
 fn redelivered(mut event: Value) -> Value {
     event["deliveryContext"]["isRedelivery"] = true.into();
     event
@@ -127,14 +132,19 @@ fn deliveries() -> Vec<Scenario> {
         },
         Scenario {
             before: has_everything(),
-            afterwards: vec![delivery([says(2, USER, "刪除我的資料")])],
-            ..one_event("an erasure", says(1, USER, "刪除我的資料"))
+            afterwards: vec![delivery([confirms_erasure(2)])],
+            ..one_event("an erasure", confirms_erasure(1))
+        },
+        Scenario {
+            before: has_everything(),
+            records: 2,
+            ..one_event("a question whether an erasure is meant", says(1, USER, "刪除我的資料"))
         },
         Scenario {
             before: has_everything(),
             between: Some(put(DINNER, &[])),
             records: 1,
-            ..one_event("an erasure before a new entry", says(1, USER, "刪除我的資料"))
+            ..one_event("an erasure before a new entry", confirms_erasure(1))
         },
         Scenario {
             before: vec![lives_at_home()],

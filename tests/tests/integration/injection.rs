@@ -112,6 +112,9 @@ fn only<S: Into<String>>(keys: impl IntoIterator<Item = S>) -> BTreeSet<String> 
     keys.into_iter().map(Into::into).collect()
 }
 
+/// In place of the data of the button that confirms an erasure, which depends on the user.
+const CONFIRMED_ERASURE: &str = "a confirmed erasure";
+
 /// Every kind of event that does something.
 fn deeds() -> Vec<Value> {
     let text = |words: &str| json!({"type": "message", "message": {"type": "text", "text": words}});
@@ -126,6 +129,7 @@ fn deeds() -> Vec<Value> {
         text("修改金額 150"),
         text("刪除上一筆"),
         text("刪除我的資料"),
+        tap(CONFIRMED_ERASURE),
         tap("action=weather&type=home"),
         tap("action=recent_queries"),
         json!({"type": "message", "message": {"type": "location", "latitude": 25.03, "longitude": 121.56}}),
@@ -139,6 +143,11 @@ fn event(deed: &Value, n: usize, source: Value, id: &str) -> Value {
     let mut event = json!({"mode": "active", "webhookEventId": id, "replyToken": format!("token-{n}"),
         "timestamp": 1_700_000_000_000_i64, "source": source});
     event.as_object_mut().unwrap().extend(deed.as_object().unwrap().clone());
+    if event["postback"]["data"] == CONFIRMED_ERASURE {
+        let user = event["source"]["userId"].as_str().unwrap_or_default();
+        event["postback"]["data"] =
+            webhook::confirmation::button_data(user, onetap_ledger::Moment::now()).into();
+    }
     event
 }
 

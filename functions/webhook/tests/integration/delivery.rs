@@ -145,11 +145,11 @@ async fn erasing_leaves_no_key_of_the_user(store: Arc<dyn Store>) {
     assert!(bot.store.get(&keys[0]).await.unwrap().is_some());
     assert!(bot.store.get(&keys[1]).await.unwrap().is_some());
     let erased = "已刪除您的所有資料。\n為避免重複處理而暫存的回覆，會在一天內自動刪除。";
-    assert_eq!(bot.ask(&user, "刪除我的資料").await, erased);
+    assert_eq!(bot.erase(&user).await, erased);
     for key in &keys {
         assert_eq!(bot.store.get(key).await, Ok(None));
     }
-    assert_eq!(bot.ask(&user, "刪除我的資料").await, erased, "nothing left is fine too");
+    assert_eq!(bot.erase(&user).await, erased, "nothing left is fine too");
     assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
     for key in &keys {
         assert_eq!(bot.store.get(key).await, Ok(None), "a farewell brings nothing back");
@@ -264,7 +264,7 @@ async fn the_round_trips_of_an_event_are_counted() {
     assert_eq!(since(), 3, "claim, the month, marker");
     bot.deliver(&[text(&user, "最近紀錄")]).await;
     assert_eq!(since(), 4, "claim, the list of months, the latest of them, marker");
-    bot.deliver(&[text(&user, "刪除我的資料")]).await;
+    bot.deliver(&[confirmed_erasure(&user)]).await;
     assert_eq!(
         since(),
         6,

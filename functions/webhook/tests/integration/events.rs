@@ -38,7 +38,7 @@ async fn every_delivery_gets_the_answer_of_its_name() {
         ("group", 200, &[]),
         ("unknown-kinds", 200, &["新北市永和區（範例資料）"]),
         ("base64", 200, &["新北市板橋區（範例資料）"]),
-        ("erase", 200, &["已刪除您的所有資料。"]),
+        ("erase", 200, &["確定要刪除您的所有資料嗎？"]),
     ];
     for (name, status, replies) in story {
         let event = std::fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();

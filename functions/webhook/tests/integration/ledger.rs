@@ -25,6 +25,7 @@ on_every_backend! {
     the_ledger_is_read_back
     erasing_leaves_nothing_and_what_comes_after_is_kept
     erasing_takes_any_number_of_months
+    an_erasure_is_asked_for_and_confirmed_by_its_user_within_five_minutes
     a_group_neither_changes_nor_shows_what_was_said_elsewhere
 }
 
@@ -258,7 +259,7 @@ async fn erasing_leaves_nothing_and_what_comes_after_is_kept(store: Arc<dyn Stor
     {
         bot.ask(&user, words).await;
     }
-    let erase = text(&user, "刪除我的資料");
+    let erase = confirmed_erasure(&user);
     assert_eq!(bot.deliver(from_ref(&erase)).await, 200);
     assert_eq!(bot.said(), ["已刪除您的所有資料。\n為避免重複處理而暫存的回覆，會在一天內自動刪除。"]);
     let book = book(&user);
@@ -272,8 +273,52 @@ async fn erasing_leaves_nothing_and_what_comes_after_is_kept(store: Arc<dyn Stor
     bot.ask(&user, "宵夜 80 現金").await;
     assert_eq!(bot.deliver(&[redelivered(&erase)]).await, 200);
     assert_eq!(entries(&bot, &user, &this_month()).await, (vec!["宵夜 80".to_owned()], 1));
-    assert_eq!(bot.ask(&user, "刪除我的資料").await.lines().count(), 2);
+    assert_eq!(bot.erase(&user).await.lines().count(), 2);
     assert_eq!(bot.store.get_all(&keys).await.unwrap(), vec![None; 4]);
+}
+
+async fn an_erasure_is_asked_for_and_confirmed_by_its_user_within_five_minutes(store: Arc<dyn Store>) {
+    const NOT_CONFIRMED: &str = "這個按鈕已經過期，或不是您的按鈕，所以沒有刪除任何資料。\n\
+         如果要刪除您的資料，請再輸入一次「刪除我的資料」。";
+    let (bot, user, other) = (Bot::new(store), user(), support::user());
+    for user in [&user, &other] {
+        bot.ask(user, "早餐 50 現金").await;
+    }
+    let now = onetap_ledger::Moment::now().unix() * 1000;
+    let at = |seconds: i64, mut event: Value| {
+        event["timestamp"] = (now + seconds * 1000).into();
+        event
+    };
+    let data = bot.erasure_button(at(-600, text(&user, "刪除我的資料"))).await;
+    let in_the_group = bot.erasure_button(at(-600, mentioning(&user, "刪除我的資料"))).await;
+    // Neither the question nor anything else erases; nor does another member's tap, nor one that comes late.
+    for words in ["確定刪除", "確定", "好", "是"] {
+        assert!(!bot.ask(&user, words).await.contains("已刪除"));
+    }
+    for late in [
+        at(-600, in_group(tap(&other, &in_the_group))),
+        at(-299, tap(&user, &data)),
+        tap(&user, "action=erase"),
+    ] {
+        assert_eq!(bot.deliver(&[late]).await, 200);
+        assert_eq!(bot.said(), [NOT_CONFIRMED]);
+    }
+    for user in [&user, &other] {
+        assert_eq!(entries(&bot, user, &this_month()).await, (vec!["早餐 50".to_owned()], 1));
+    }
+    // What counts is when it was tapped, not when it arrives.
+    let tapped = at(-300, tap(&user, &data));
+    assert_eq!(bot.deliver(from_ref(&tapped)).await, 200);
+    assert!(bot.said()[0].starts_with("已刪除您的所有資料。"));
+    assert_eq!(entries(&bot, &user, &this_month()).await, (vec![], 0));
+    assert_eq!(entries(&bot, &other, &this_month()).await.1, 1);
+    bot.ask(&user, "宵夜 80 現金").await;
+    assert_eq!(bot.deliver(&[redelivered(&tapped)]).await, 200);
+    assert_eq!(entries(&bot, &user, &this_month()).await, (vec!["宵夜 80".to_owned()], 1));
+    // No menu leads to it.
+    assert_eq!(bot.deliver(&[tap(&user, "action=other")]).await, 200);
+    let menu = bot.line.take_replies();
+    assert!(menu.iter().all(|reply| !format!("{:?}", reply.messages).contains("刪除")));
 }
 
 async fn erasing_takes_any_number_of_months(store: Arc<dyn Store>) {
@@ -283,7 +328,7 @@ async fn erasing_takes_any_number_of_months(store: Arc<dyn Store>) {
         let words = (1..=12).map(month).collect::<Vec<_>>().join("、") + " 現金";
         assert_eq!(bot.ask(&user, &words).await.lines().count(), 13);
     }
-    bot.ask(&user, "刪除我的資料").await;
+    bot.erase(&user).await;
     for month in ["2018-01", "2020-06", "2022-12"] {
         assert_eq!(entries(&bot, &user, month).await, (vec![], 0));
     }
@@ -298,12 +343,12 @@ async fn an_erasure_that_is_interrupted_is_finished_by_the_next() {
     let failing =
         Faulty::new(Arc::clone(&bot.store), |call| if call <= 4 { Fault::Pass } else { Fault::NotSent });
     let instance = bot.instance(failing, &[]);
-    assert_eq!(deliver(&instance, &[text(&user, "刪除我的資料")]).await, 200);
+    assert_eq!(deliver(&instance, &[confirmed_erasure(&user)]).await, 200);
     let said = bot.said();
     assert!(said[0].starts_with("您的資料已不再顯示，但"), "{said:?}");
     assert_eq!(entries(&bot, &user, &this_month()).await, (vec![], 0));
     assert!(bot.store.get(book(&user).months()).await.unwrap().is_some());
-    assert!(bot.ask(&user, "刪除我的資料").await.starts_with("已刪除您的所有資料。"));
+    assert!(bot.erase(&user).await.starts_with("已刪除您的所有資料。"));
     assert_eq!(bot.store.get_all(&book(&user).keys()).await.unwrap(), vec![None; 3]);
 }
 
@@ -311,7 +356,7 @@ async fn an_erasure_that_is_interrupted_is_finished_by_the_next() {
 async fn an_erasure_that_died_before_its_reply_is_finished_by_the_redelivery() {
     let (bot, user) = (Bot::new(memory()), user());
     bot.ask(&user, "早餐 50 現金").await;
-    let erase = text(&user, "刪除我的資料");
+    let erase = confirmed_erasure(&user);
     // Everything is hidden, then the store is gone, and LINE too.
     let failing =
         Faulty::new(Arc::clone(&bot.store), |call| if call <= 4 { Fault::Pass } else { Fault::NotSent });
@@ -339,7 +384,7 @@ async fn an_entry_that_comes_while_everything_is_erased_is_erased_with_it_or_kep
             _ => Fault::Pass,
         });
         let instance = bot.instance(store, &[]);
-        let erase = [text(&user, "刪除我的資料")];
+        let erase = [confirmed_erasure(&user)];
         let entry = async {
             gate.reached().await;
             assert_eq!(bot.deliver(&[text(&user, "午餐 120 現金")]).await, 200);
@@ -362,7 +407,7 @@ async fn a_shorter_retention_does_not_make_an_erasure_forget_the_months_of_a_lon
     bot.said();
     seconds_pass(3 * 86_400).await;
     assert_eq!(entries(&bot, &user, "2024-02").await.1, 1);
-    bot.ask(&user, "刪除我的資料").await;
+    bot.erase(&user).await;
     assert_eq!(entries(&bot, &user, "2024-02").await.1, 0);
 }
 

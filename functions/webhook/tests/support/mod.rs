@@ -124,6 +124,26 @@ impl Bot {
         texts
     }
 
+    /// Asks for the erasure of everything of `user`, and returns the data of the button that confirms it.
+    pub async fn erasure_button(&self, ask: Value) -> String {
+        assert_eq!(self.deliver(&[ask]).await, 200);
+        let replies = self.line.take_replies();
+        let [reply] = &replies[..] else { panic!("{replies:?}") };
+        assert!(reply.text().starts_with("確定要刪除您的所有資料嗎？"), "{}", reply.text());
+        let buttons = reply.messages[0]["quickReply"]["items"].as_array().unwrap();
+        assert_eq!((buttons.len(), &buttons[0]["action"]["label"]), (1, &json!("確定刪除")));
+        buttons[0]["action"]["data"].as_str().unwrap().to_owned()
+    }
+
+    /// Has everything of `user` erased, and returns the answer.
+    pub async fn erase(&self, user: &str) -> String {
+        let data = self.erasure_button(text(user, "刪除我的資料")).await;
+        assert_eq!(self.deliver(&[tap(user, &data)]).await, 200);
+        let said = self.said();
+        assert_eq!(said.len(), 1, "{said:?}");
+        said[0].clone()
+    }
+
     /// Sends one text of `user`, and returns the answer.
     pub async fn ask(&self, user: &str, words: &str) -> String {
         assert_eq!(self.deliver(&[text(user, words)]).await, 200);
@@ -249,6 +269,11 @@ pub fn mentioning(user: &str, words: &str) -> Value {
     let bot = json!({"type": "user", "isSelf": true, "index": 0, "length": 4});
     event["message"]["mention"] = json!({ "mentionees": [bot] });
     event
+}
+
+/// The event of a tap that confirms an erasure, a moment after it was asked for.
+pub fn confirmed_erasure(user: &str) -> Value {
+    tap(user, &webhook::confirmation::button_data(user, Moment::now()))
 }
 
 pub fn memory() -> Arc<dyn Store> {

@@ -53,6 +53,14 @@ fn taps(n: usize) -> Value {
     event(n, USER, &postback("weather&type=home"))
 }
 
+/// The `n`th event confirms an erasure, a moment after it was asked for.
+pub(super) fn confirms_erasure(n: usize) -> Value {
+    let now = onetap_ledger::Moment::now();
+    let data = webhook::confirmation::button_data(USER, now);
+    let what = json!({"type": "postback", "timestamp": now.unix() * 1000, "postback": {"data": data}});
+    event(n, USER, &what)
+}
+
 fn postback(action: &str) -> Value {
     json!({"type": "postback", "postback": {"data": format!("action={action}")}})
 }
@@ -177,7 +185,7 @@ fn others() -> Vec<Row> {
                     says(1, "早餐 50、午餐 120、飲料 45、晚餐 300、宵夜 80 現金"),
                     says(2, "2025-11-29 早餐 50、午餐 120、飲料 45、晚餐 300、宵夜 80 現金"),
                 ],
-                says(3, "刪除我的資料"),
+                confirms_erasure(3),
             ),
         ),
         ("an event from the queue", Function::Consumer, (vec![], Function::Consumer.event("one-event"))),

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use webhook::Webhook;
 
+use super::costs::confirms_erasure;
 use super::document::{Stack, Template, target, text};
 
 pub const TABLE: &str = "onetap-table";
@@ -370,7 +371,9 @@ fn events(function: Function) -> Vec<(String, Value)> {
 
 async fn webhook(function: &Webhook) -> Vec<(String, u16)> {
     let mut answers = Vec::new();
-    for (name, event) in events(Function::Webhook) {
+    // The file asks for an erasure. What confirms it carries the time, so it is in no file.
+    let confirmation = ("erase, confirmed".to_owned(), confirms_erasure(1));
+    for (name, event) in events(Function::Webhook).into_iter().chain([confirmation]) {
         let mut status = 500;
         // What was answered 500 comes again, as LINE has it.
         for _ in 0..3 {
