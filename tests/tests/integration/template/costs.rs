@@ -195,7 +195,7 @@ fn others() -> Vec<Row> {
 }
 
 /// US dollars for a million, as the guide quotes them: write units, read units, commands.
-const PRICES: (f64, f64, f64) = (0.625, 0.125, 2.0);
+pub const PRICES: (f64, f64, f64) = (0.625, 0.125, 2.0);
 
 /// The row of the guide's table that begins with this, by its cells.
 fn row(name: &str) -> Vec<String> {

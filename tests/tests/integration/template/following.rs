@@ -7,10 +7,16 @@ use std::time::Duration;
 use onetap_bus::{Bus, Config, Event, Follower, Job, Published, Resume, Stages};
 use onetap_servers::{Backend, Environment, Proxy};
 use onetap_store::{Position, Record, Store};
+use onetap_tests::functions::Function;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
-use super::costs::{counted_on_dynamodb, counted_on_upstash, stated_for_dynamodb, stated_for_upstash};
+use super::ORIGIN;
+use super::costs::{
+    PRICES, counted_on_dynamodb, counted_on_upstash, stated_for_dynamodb, stated_for_upstash,
+};
+use super::document::{Template, number};
+use super::guide::guide;
 
 const BEGINS: &str = "a client that begins to follow a job";
 const WAITS: &str = "an event, for each client; on DynamoDB half a second of waiting";
@@ -64,6 +70,51 @@ async fn reaches<T: Debug + PartialEq>(what: &str, expected: T, mut count: impl 
     if timeout(PATIENCE, reached).await.is_err() {
         panic!("{what}: {:?}, not {expected:?}", count().await);
     }
+}
+
+/// US dollars, as the guide quotes them: a GB-second of Lambda on each processor, and a million of its requests.
+const GB_SECOND: [(&str, f64); 2] = [("arm64", 0.000_013_333_4), ("x86-64", 0.000_016_666_7)];
+const REQUESTS: f64 = 0.20;
+
+#[test]
+fn the_guide_sums_what_a_thousand_waiting_clients_cost_in_lambda_and_in_the_store() {
+    const CLIENTS: f64 = 1000.0;
+    const HOUR: f64 = 3600.0;
+    let stack = Template::read().with(&[ORIGIN]);
+    let gateway = stack.function(Function::Gateway);
+    let memory = number(&gateway["MemorySize"]);
+    let stream: f64 = stack.variable(Function::Gateway, "SSE_MAX_SECONDS").parse().unwrap();
+    // The second between two streams is left out.
+    let streams = CLIENTS * HOUR / stream;
+    let polls = CLIENTS * HOUR * 2.0;
+    let millions = |count: f64, each: &str| count * each.parse::<f64>().unwrap() / 1e6;
+    let commands = millions(streams, &stated_for_upstash(RETURNS)[1]);
+    let units =
+        millions(streams, &stated_for_dynamodb(RETURNS)[2]) + millions(polls, &stated_for_dynamodb(WAITS)[2]);
+    let (upstash, dynamodb) = (commands * PRICES.2, units * PRICES.1);
+    let requests = streams / 1e6 * REQUESTS;
+    let [arm, intel] = GB_SECOND
+        .map(|(processor, price)| (processor, price, memory as f64 / 1024.0 * HOUR * CLIENTS * price));
+    let rows = [
+        format!("| Lambda, {memory} MB on {}, ${:.10} a GB-second | {:.2} |", arm.0, arm.1, arm.2),
+        format!("| the same on {}, ${:.10} a GB-second | {:.2} |", intel.0, intel.1, intel.2),
+        format!("| Lambda's requests, ${REQUESTS:.2} a million | {requests:.2} |"),
+        format!(
+            "| the store: {units:.1} million read units on DynamoDB, or {commands:.2} million commands on Upstash | \
+             {dynamodb:.2} or {upstash:.2} |"
+        ),
+        format!(
+            "| **together, on {}** | **{:.2} on DynamoDB, {:.2} on Upstash** |",
+            arm.0,
+            arm.2 + requests + dynamodb,
+            arm.2 + requests + upstash
+        ),
+    ];
+    let guide = guide();
+    for row in rows {
+        assert!(guide.contains(&format!("\n{row}\n")), "the guide does not say: {row}");
+    }
+    assert!(guide.contains(&format!("every {stream} seconds")));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use onetap_config::Variables;
 use onetap_sqs::{Queue, poll};
 use onetap_store::testing::{Fault, Faulty};
 use onetap_store::{Batch, Commit, Error, Memory, Store, Write, forward};
-use onetap_tests::functions::Function;
+use onetap_tests::functions::{Function, root};
 use queue_consumer::QueueConsumer;
 use tokio::time::{Instant, sleep};
 
@@ -254,6 +254,28 @@ fn a_stream_ends_before_lambda_ends_it() {
     let timeout = number(&stack.function(Function::Gateway)["Timeout"]);
     let longest: u64 = stack.variable(Function::Gateway, "SSE_MAX_SECONDS").parse().unwrap();
     assert!(longest < timeout, "streams of {longest} s in {timeout} s");
+}
+
+/// The number of megabytes that a measured row of the benchmark's results shows.
+fn measured(name: &str) -> f64 {
+    let results = std::fs::read(root().join("bench/results.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_slice(&results).unwrap();
+    let row = results["rows"].as_array().unwrap().iter().find(|row| row["name"] == name);
+    row.unwrap_or_else(|| panic!("no {name}"))["ours"].as_f64().unwrap()
+}
+
+/// A stream is paid for by its memory for as long as it is open.
+#[test]
+fn job_events_have_a_memory_of_their_own_the_smallest_that_lambda_has() {
+    let stack = Template::read().with(&[ORIGIN, ("MemorySize", "512")]);
+    let memory = number(&stack.function(Function::Gateway)["MemorySize"]);
+    assert_eq!(memory, 128);
+    for store in ["Upstash", "DynamoDB"] {
+        let used = measured(&format!("job-events, {store}: resident, warm"));
+        assert!(used * 4.0 <= memory as f64, "{used} of {memory} MB on {store}");
+    }
+    let stack = Template::read().with(&[ORIGIN, ("JobEventsMemorySize", "256")]);
+    assert_eq!(number(&stack.function(Function::Gateway)["MemorySize"]), 256);
 }
 
 #[test]

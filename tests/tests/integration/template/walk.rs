@@ -34,6 +34,8 @@ case "$name $*" in
     cp "$file" "$KEPT/secret"; cp "$file" "$KEPT/secret-$2"; echo 01234567-89ab-cdef-0123-456789abcdef ;;
   "aws secretsmanager get-secret-value"*) cat "$KEPT/secret" ;;
   "aws configure export-credentials"*) echo "export AWS_ACCESS_KEY_ID=key" ;;
+  "aws lambda get-account-settings"*) echo "$UNRESERVED" ;;
+  "sam deploy --no-confirm-changeset"*) for each in "$@"; do echo "$each"; done >"$KEPT/parameters" ;;
   "aws cloudformation describe-stacks"*) echo "https://example.com/" ;;
   *" https://api.line.me/v2/bot/richmenu "*) echo '{"richMenuId":"richmenu-1"}' ;;
   "cargo doctor --json") echo '{"findings":[]}' ;;
@@ -55,8 +57,8 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Runs every command of the guide in one shell; returns the secret after its making and after its change.
-fn walked(store: &str) -> [Value; 2] {
+/// Runs every command of the guide in one shell, on an account with so much concurrency; returns the secret after its making and after its change.
+fn walked(store: &str, unreserved: u32, streams: u32) -> [Value; 2] {
     let folder = tempfile::tempdir().unwrap();
     let [clone, path, kept] = ["clone", "path", "kept"].map(|name| folder.path().join(name));
     for folder in [&clone, &path, &kept, &clone.join("scripts")] {
@@ -78,9 +80,13 @@ fn walked(store: &str) -> [Value; 2] {
         .env("EDITOR", "editor")
         .env("KEPT", &kept)
         .env("STORE_OF_THE_WALK", store)
+        .env("UNRESERVED", unreserved.to_string())
         .output()
         .unwrap();
     assert!(output.status.success(), "{store}: {}", String::from_utf8_lossy(&output.stderr));
+    let parameters = fs::read_to_string(kept.join("parameters")).unwrap();
+    let limit = format!("JobEventsConcurrency={streams}");
+    assert!(parameters.lines().any(|parameter| parameter == limit), "{parameters}");
     assert!(!clone.join("secret.json").exists(), "the secret stays on the disk");
     let address = if store == "upstash" { "https://edited.upstash.io" } else { "none" };
     let doctor = fs::read_to_string(kept.join("doctor")).unwrap();
@@ -93,8 +99,9 @@ fn walked(store: &str) -> [Value; 2] {
 
 #[test]
 fn every_command_of_the_guide_finds_what_it_needs_with_and_without_upstash() {
-    for store in ["upstash", "dynamodb"] {
-        for secret in walked(store) {
+    // What the account has left, and what the streams get of it: AWS leaves 100 to the other functions, and a new account ten in all.
+    for (store, unreserved, streams) in [("upstash", 10, 0), ("dynamodb", 1000, 450)] {
+        for secret in walked(store, unreserved, streams) {
             let secret = secret.as_object().unwrap();
             assert_eq!(secret.contains_key("UPSTASH_REDIS_REST_URL"), store == "upstash");
             assert_eq!(secret.contains_key("UPSTASH_REDIS_REST_TOKEN"), store == "upstash");
