@@ -215,3 +215,33 @@ async fn a_call_whose_client_hangs_up_during_the_claim_leaves_its_key_to_the_nex
     );
     assert_eq!(asked.load(Ordering::SeqCst), 1, "the first was never run");
 }
+
+/// Statuses of two calls of one key whose answers have this early status and break after a few bytes, and the calls that ran.
+async fn broken_answers(early: Option<&'static str>) -> ([String; 2], i32) {
+    let asked = Arc::new(AtomicI32::new(0));
+    let counted = Arc::clone(&asked);
+    let layer = GrpcIdempotencyLayer::unary(Idempotency::new(memory()), [CHECK]);
+    let service = layer.layer(tower::service_fn(move |_: http::Request<Body>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let frames = [Ok(http_body::Frame::data(bytes::Bytes::from("half"))), Err("private")];
+        let body = http_body_util::StreamBody::new(tokio_stream::iter(frames));
+        let mut response = http::Response::new(Body::new(body));
+        if let Some(early) = early {
+            response.headers_mut().insert("grpc-status", early.parse().unwrap());
+        }
+        std::future::ready(Ok::<_, Infallible>(response))
+    }));
+    let call = || {
+        let request = http::Request::post(CHECK).header("x-idem-key", "key").body(Body::from("message"));
+        service.clone().oneshot(request.unwrap())
+    };
+    let status = async || call().await.unwrap().headers()["grpc-status"].to_str().unwrap().to_owned();
+    ([status().await, status().await], asked.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_midway_is_internal_and_its_call_is_never_run_again() {
+    let (internal, already_exists) = ("13".to_owned(), "6".to_owned());
+    assert_eq!(broken_answers(None).await, ([internal.clone(), already_exists], 1));
+    assert_eq!(broken_answers(Some("5")).await, ([internal.clone(), internal], 2), "it says that it failed");
+}

@@ -17,6 +17,7 @@
 //! | the first is still being handled, past the wait | `ABORTED` |
 //! | two keys that differ, or an invalid one | `INVALID_ARGUMENT` |
 //! | the answer was over 1 MiB | the first gets it; a repeat gets `ALREADY_EXISTS`, never a second run |
+//! | the answer broke off before its status | `INTERNAL`; a repeat gets `ALREADY_EXISTS`, never a second run |
 //! | the message is [over 1 MiB](GrpcIdempotencyLayer::max_request) | `RESOURCE_EXHAUSTED`; it was read no further |
 //! | the store is down | `UNAVAILABLE`; the service was not asked |
 
@@ -154,8 +155,8 @@ where
     }
 }
 
-/// The status stands in the trailers, or in the headers of an answer that has nothing else. One that is still on its
-/// way behind a megabyte of messages is taken for a success: to run it again would be worse.
+/// The status is in the trailers, or in the headers of an answer that has nothing else. Where the trailers were not read, behind
+/// a megabyte of messages or in an answer that broke off, a success is assumed: to run it again would be worse.
 fn succeeds(head: &response::Parts, trailers: Trailers<'_>) -> bool {
     let is_zero = |status: &HeaderValue| status == "0";
     let early = head.headers.get(STATUS).map(is_zero);

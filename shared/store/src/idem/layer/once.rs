@@ -22,7 +22,7 @@ pub(super) struct Protocol<K> {
     pub(super) streams: fn(&response::Parts, &SizeHint) -> bool,
 }
 
-/// An answer's trailers, pending if it is longer than what was read of it.
+/// An answer's trailers, pending if it was not read to its end.
 pub(super) type Trailers<'a> = Poll<Option<&'a HeaderMap>>;
 
 /// Runs the service under `call`: its answer, a kept one, or why there is none. The outer error is the service's own.
@@ -67,7 +67,12 @@ where
                 Ok(Kept::Passing(Response::from_parts(head, body)))
             }
             Ok(Read::Over(body)) => Err(Unkept::response(head, body)),
-            // Half an answer is none. What went wrong in it may quote it, and is not told.
+            // The head says that the work is done, and half an answer cannot be replayed. The error may quote the answer, and
+            // is not passed on.
+            Err(_) if keeps(&head, Poll::Pending) => {
+                tracing::warn!("an answer broke off; its request is recorded as done");
+                Ok(Kept::Broken)
+            }
             Err(_) => Err(Unkept::Broken),
         }
     };
@@ -112,6 +117,8 @@ enum Kept {
     Fresh(response::Parts, Bytes, Option<HeaderMap>),
     /// It was not read whole; the engine records that it is done, and no more.
     Passing(Response<Body>),
+    /// It broke off; the same is recorded.
+    Broken,
     Replayed(Stored),
 }
 
@@ -120,6 +127,7 @@ impl Kept {
         match self {
             Kept::Fresh(head, data, trailers) => Ok(Response::from_parts(head, Body::whole(data, trailers))),
             Kept::Passing(response) => Ok(response),
+            Kept::Broken => Err(Trouble::Broken),
             Kept::Replayed(stored) => stored.replay().ok_or(Trouble::Broken),
         }
     }
@@ -132,7 +140,7 @@ impl Serialize for Kept {
                 Stored::new(head, data, trailers.as_ref()).serialize(serializer)
             }
             Kept::Replayed(stored) => stored.serialize(serializer),
-            Kept::Passing(_) => Err(serde::ser::Error::custom("not read")),
+            Kept::Passing(_) | Kept::Broken => Err(serde::ser::Error::custom("not read")),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 
 use axum::http::response::Parts;
+use onetap_store::idem::Policy;
 
 /// The answers to four requests with one key: the status, and whether it was replayed.
 async fn four<S, R>(service: &Wrapped<S>) -> Vec<(u16, bool)>
@@ -96,5 +97,56 @@ async fn an_answer_that_streams_is_kept_or_run_again_by_its_head() {
             assert_eq!(answer.unwrap().status(), status);
         }
         assert_eq!(asked.times(), if keep { 1 } else { 2 });
+    }
+}
+
+/// A service that counts its calls and answers with `status` and four of eight bytes.
+fn breaking(
+    layer: IdempotencyLayer,
+    asked: &Asked,
+    status: u16,
+) -> Wrapped<
+    impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + use<>,
+> {
+    let asked = asked.clone();
+    layer.layer(tower::service_fn(move |_: Request<Body>| {
+        asked.next();
+        let half = [Ok(Bytes::from("half")), Err("private")];
+        let body = Body::from_stream(futures_util::stream::iter(half));
+        let response = Response::builder().status(status).header("content-length", 8).body(body);
+        std::future::ready(Ok::<_, Infallible>(response.unwrap()))
+    }))
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_midway_is_502_and_its_request_is_never_run_again() {
+    for policy in [Policy::AtLeastOnce, Policy::AtMostOnce] {
+        let asked = Asked::default();
+        let idem = Idempotency::with_config(memory(), Config::default().policy(policy));
+        let service = breaking(IdempotencyLayer::new(idem), &asked, 200);
+        let first = ask(&service, post("/a", Some("key"), "body")).await;
+        assert_eq!((first.status(), first.problem().as_str()), (502, "The answer did not arrive"));
+        for _ in 0..2 {
+            let again = ask(&service, post("/a", Some("key"), "body")).await;
+            assert_eq!(again.status(), 409, "{policy:?}");
+            assert!(again.problem().contains("not kept"));
+        }
+        assert_eq!(asked.times(), 1, "{policy:?}");
+    }
+}
+
+#[tokio::test]
+async fn whether_an_answer_that_breaks_midway_is_run_again_is_decided_by_its_head() {
+    let layer = || IdempotencyLayer::new(Idempotency::new(memory()));
+    for (layer, status) in [(layer(), 500), (layer().keep_if(|head| head.status == 404), 200)] {
+        let asked = Asked::default();
+        let service = breaking(layer, &asked, status);
+        for n in 1..=2 {
+            assert_eq!(ask(&service, post("/a", Some("key"), "body")).await.status(), 502);
+            assert_eq!(asked.times(), n);
+        }
     }
 }
