@@ -140,6 +140,28 @@ pub(super) enum Read {
     Over(Body),
 }
 
+/// Reads a request's body for `look`, and gives it back for the service: as bytes, and lambda_http's as it came, text or not.
+/// `None` if it is larger than `limit`.
+pub(super) async fn look_at<B, T>(
+    body: B,
+    limit: usize,
+    look: impl FnOnce(&[u8]) -> T,
+) -> Result<Option<(T, B)>, BodyError>
+where
+    B: http_body::Body<Data = Bytes> + From<Vec<u8>> + Send + 'static,
+    B::Error: Into<BodyError>,
+{
+    #[cfg(feature = "lambda")]
+    if let Some(data) = (&body as &dyn std::any::Any).downcast_ref::<aws_lambda_events::encodings::Body>() {
+        let seen = (data.len() <= limit).then(|| look(data));
+        return Ok(seen.map(|seen| (seen, body)));
+    }
+    Ok(match read(body, limit).await? {
+        Read::Whole { data, .. } => Some((look(&data), Vec::from(data).into())),
+        Read::Over(_) => None,
+    })
+}
+
 /// Reads `body` up to `limit` bytes, and the frame that goes beyond them.
 pub(super) async fn read<B>(body: B, limit: usize) -> Result<Read, BodyError>
 where

@@ -45,7 +45,7 @@ use http_body::SizeHint;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::body::{self, Body, BodyError, Read};
+use super::body::{self, Body, BodyError};
 use super::hang_up::{HangUp, to_the_end};
 use super::once::{Protocol, Trailers, once, pass};
 use super::{Answer, Keyed, Rules, Trouble, retry_after, take_ready};
@@ -213,15 +213,13 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BodyError>,
 {
-    let data = match body::read(body, layer.rules.max_request).await {
-        Ok(Read::Whole { data, .. }) => data,
-        Ok(Read::Over(_)) => {
-            return Ok(problem(StatusCode::PAYLOAD_TOO_LARGE, "The request is too large", None));
-        }
+    let call = |data: &[u8]| layer.rules.call(&layer.idem, &parts, &key, data);
+    let (call, body) = match body::look_at(body, layer.rules.max_request, call).await {
+        Ok(Some(both)) => both,
+        Ok(None) => return Ok(problem(StatusCode::PAYLOAD_TOO_LARGE, "The request is too large", None)),
         Err(_) => return Ok(problem(StatusCode::BAD_REQUEST, "The request's body did not arrive", None)),
     };
-    let call = layer.rules.call(&layer.idem, &parts, &key, &data);
-    let request = Request::from_parts(parts, Vec::from(data).into());
+    let request = Request::from_parts(parts, body);
     let keeps = move |head: &response::Parts, _: Trailers<'_>| (layer.keep)(head);
     let protocol = Protocol { keeps, streams };
     let hang_up = HangUp::default();

@@ -71,3 +71,30 @@ async fn a_keyed_request_runs_in_its_callers_span_before_and_after_a_hang_up() {
     );
     assert_eq!(*events.0.lock().unwrap(), [["request"], ["request"]]);
 }
+
+#[tokio::test]
+async fn the_body_of_a_lambda_request_reaches_the_service_as_it_came() {
+    use lambda_http::Body;
+
+    let seen: Arc<Mutex<Vec<Body>>> = Arc::default();
+    let saw = Arc::clone(&seen);
+    let service = layer(&memory()).max_request(10).layer(tower::service_fn(move |request: Request<Body>| {
+        saw.lock().unwrap().push(request.into_body());
+        std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done"))))
+    }));
+    let send = |key: &str, body: Body| {
+        let request = Request::post("/a").header("idempotency-key", key).body(body).unwrap();
+        let service = service.clone();
+        async move { service.oneshot(request).await.unwrap().status().as_u16() }
+    };
+    let bodies = [Body::Text("text".into()), Body::Binary(vec![0, 159, 255]), Body::Empty];
+    for (n, body) in bodies.iter().enumerate() {
+        assert_eq!(send(&n.to_string(), body.clone()).await, 200);
+    }
+    assert_eq!(*seen.lock().unwrap(), bodies);
+    // The key is tied to the bytes, whatever they came as.
+    assert_eq!(send("0", Body::Binary(b"text".to_vec())).await, 200);
+    assert_eq!(send("0", Body::Text("other".into())).await, 422);
+    assert_eq!(send("9", Body::Text("over the limit".into())).await, 413);
+    assert_eq!(seen.lock().unwrap().len(), bodies.len());
+}
