@@ -1,6 +1,6 @@
 //! A gRPC service with the idempotency layer, and a client that calls it twice with one key.
 
-use onetap_store::idem::Idempotency;
+use onetap_store::idem::{Caller, Idempotency};
 use onetap_store::idem::grpc::GrpcIdempotencyLayer;
 use onetap_store::{Config, open};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -18,7 +18,7 @@ async fn call(client: &mut HealthClient<Channel>) -> Result<bool, tonic::Status>
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let idem = Idempotency::new(open(&Config::from_env()?)?);
-    let layer = GrpcIdempotencyLayer::unary(idem, ["/grpc.health.v1.Health/Check"]);
+    let layer = GrpcIdempotencyLayer::unary(idem, Caller::anyone(), ["/grpc.health.v1.Health/Check"]);
     let (_reporter, health) = tonic_health::server::health_reporter();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -16,7 +16,7 @@ use axum::routing::post;
 use axum::{Extension, Json, Router};
 use onetap_store::Memory;
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::idem::{EffectKeys, Idempotency};
+use onetap_store::idem::{Caller, EffectKeys, Idempotency};
 use onetap_store::lease::unique_token;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -42,7 +42,8 @@ async fn pay(
 async fn main() -> Result<(), Box<dyn Error>> {
     // More than one process share a store: `onetap_store::open(&onetap_store::Config::from_env()?)?`.
     let idem = Idempotency::new(Arc::new(Memory::new()));
-    let layer = IdempotencyLayer::new(idem).required();
+    // Nobody signs in here: whoever sends a key means the same payment.
+    let layer = IdempotencyLayer::new(idem, Caller::anyone()).required();
     let app = Router::new().route("/payments", post(pay)).layer(layer);
 
     let port = std::env::args().nth(1).unwrap_or_else(|| "3000".to_owned());

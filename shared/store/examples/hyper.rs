@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use onetap_store::Memory;
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::idem::{Body, BodyError, EffectKeys, Idempotency};
+use onetap_store::idem::{Body, BodyError, Caller, EffectKeys, Idempotency};
 use onetap_store::lease::unique_token;
 use serde::Deserialize;
 use serde_json::json;
@@ -56,7 +56,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let idem = Idempotency::new(Arc::new(Memory::new()));
     let service = ServiceBuilder::new()
         .map_request(|request: Request<Incoming>| request.map(Body::new))
-        .layer(IdempotencyLayer::new(idem).required())
+        // Nobody signs in here: whoever sends a key means the same payment.
+        .layer(IdempotencyLayer::new(idem, Caller::anyone()).required())
         .service_fn(pay);
 
     let port = std::env::args().nth(1).unwrap_or_else(|| "3000".to_owned());

@@ -12,7 +12,7 @@
 use lambda_http::http::{Method, StatusCode};
 use lambda_http::{Error, Request, Response};
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::idem::{EffectKeys, Idempotency};
+use onetap_store::idem::{Caller, EffectKeys, Idempotency};
 use onetap_store::lease::unique_token;
 use serde::Deserialize;
 use serde_json::json;
@@ -44,6 +44,7 @@ async fn pay(request: Request) -> Result<Response<String>, Error> {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let store = onetap_store::open(&onetap_store::Config::from_env()?)?;
-    let layer = IdempotencyLayer::new(Idempotency::new(store)).required();
+    // Nobody signs in here: whoever sends a key means the same payment.
+    let layer = IdempotencyLayer::new(Idempotency::new(store), Caller::anyone()).required();
     lambda_http::run(ServiceBuilder::new().layer(layer).service_fn(pay)).await
 }

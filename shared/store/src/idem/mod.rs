@@ -115,7 +115,7 @@ pub use layer::grpc;
 #[cfg(feature = "tower")]
 use layer::hang_up::HangUp;
 #[cfg(feature = "tower")]
-pub use layer::{Body, BodyError, Deadline, http};
+pub use layer::{Body, BodyError, Caller, Deadline, http};
 pub(crate) use owner::Owner;
 pub(crate) use record::{Outcome, carried};
 pub use resolve::{Resolution, Resolved};

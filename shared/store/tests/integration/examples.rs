@@ -16,7 +16,7 @@ use http_body_util::Full;
 use onetap_servers::runtime::Unanswered;
 use onetap_servers::{Dynamo, RuntimeApi, create_table};
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::idem::{Body, Idempotency};
+use onetap_store::idem::{Body, Caller, Idempotency};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::{Layer, ServiceExt};
@@ -146,7 +146,7 @@ async fn on_lambda_a_waiting_duplicate_gets_its_409_through_the_runtime_api_in_t
         running.notify_one();
         std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>()
     });
-    let layer = IdempotencyLayer::new(Idempotency::new(support::store(&variables)));
+    let layer = IdempotencyLayer::new(Idempotency::new(support::store(&variables)), Caller::anyone());
     let first = Request::post("/payments").header("idempotency-key", "42").body("{}".into()).unwrap();
     let first = tokio::spawn(layer.layer(service).oneshot(first));
     begun.notified().await;

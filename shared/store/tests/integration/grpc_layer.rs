@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use onetap_store::idem::grpc::GrpcIdempotencyLayer;
-use onetap_store::idem::{Body, Config, EffectKeys, Idempotency, Policy};
+use onetap_store::idem::{Body, Caller, Config, EffectKeys, Idempotency, Policy};
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Memory, Store};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -55,7 +55,11 @@ impl Health for Counting {
 
 async fn serve(store: Arc<dyn Store>) -> (HealthClient<Channel>, Counting) {
     let config = Config::default().wait_timeout(Duration::from_millis(100));
-    let layer = GrpcIdempotencyLayer::unary(Idempotency::with_config(store, config), [CHECK]);
+    let layer = GrpcIdempotencyLayer::unary(
+        Idempotency::with_config(store, config),
+        Caller::authorization(),
+        [CHECK],
+    );
     serve_with(layer).await
 }
 
@@ -145,7 +149,8 @@ async fn a_message_over_the_limit_is_refused_and_the_service_is_not_asked() {
     );
 
     let idem = Idempotency::new(memory());
-    let (mut client, _) = serve_with(GrpcIdempotencyLayer::unary(idem, [CHECK]).max_request(2 << 20)).await;
+    let (mut client, _) =
+        serve_with(GrpcIdempotencyLayer::unary(idem, Caller::anyone(), [CHECK]).max_request(2 << 20)).await;
     for _ in 0..2 {
         assert_eq!(client.check(check(&large, Some("key"))).await.unwrap().get_ref().status, 1);
     }
@@ -173,9 +178,8 @@ async fn a_store_that_is_down_is_unavailable_and_the_service_is_not_asked() {
 #[tokio::test]
 async fn callers_and_metadata_names_are_configurable() {
     let idem = Idempotency::new(memory());
-    let layer = GrpcIdempotencyLayer::unary(idem, [CHECK])
-        .metadata("x-request-id".parse().unwrap())
-        .caller(|parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned()));
+    let user = Caller::by(|parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned()));
+    let layer = GrpcIdempotencyLayer::unary(idem, user, [CHECK]).metadata("x-request-id".parse().unwrap());
     let (mut client, _) = serve_with(layer).await;
     let mut ask = async |user: &'static str| {
         let mut request = check("a", None);
@@ -191,7 +195,11 @@ async fn a_call_whose_client_hangs_up_during_the_claim_leaves_its_key_to_the_nex
     let (gate, asked) = (Gate::new(), Arc::new(AtomicI32::new(0)));
     let store = Faulty::first(memory(), vec![Fault::HeldAfter(gate.clone())]);
     let config = Config::default().policy(Policy::AtMostOnce).lease_ttl(Duration::from_secs(3600));
-    let layer = GrpcIdempotencyLayer::unary(Idempotency::with_config(store, config), [CHECK]);
+    let layer = GrpcIdempotencyLayer::unary(
+        Idempotency::with_config(store, config),
+        Caller::authorization(),
+        [CHECK],
+    );
     let counted = Arc::clone(&asked);
     let service = layer.layer(tower::service_fn(move |_: http::Request<Body>| {
         counted.fetch_add(1, Ordering::SeqCst);
@@ -220,7 +228,7 @@ async fn a_call_whose_client_hangs_up_during_the_claim_leaves_its_key_to_the_nex
 async fn broken_answers(early: Option<&'static str>) -> ([String; 2], i32) {
     let asked = Arc::new(AtomicI32::new(0));
     let counted = Arc::clone(&asked);
-    let layer = GrpcIdempotencyLayer::unary(Idempotency::new(memory()), [CHECK]);
+    let layer = GrpcIdempotencyLayer::unary(Idempotency::new(memory()), Caller::anyone(), [CHECK]);
     let service = layer.layer(tower::service_fn(move |_: http::Request<Body>| {
         counted.fetch_add(1, Ordering::SeqCst);
         let frames = [Ok(http_body::Frame::data(bytes::Bytes::from("half"))), Err("private")];

@@ -1,6 +1,7 @@
 //! The HTTP layer, in front of axum and of plain services, on every backend.
 
 mod bodies;
+mod callers;
 mod effects;
 mod environment;
 mod hang_ups;
@@ -21,7 +22,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use onetap_store::idem::http::IdempotencyLayer;
-use onetap_store::idem::{Config, Deadline, Idempotency};
+use onetap_store::idem::{Caller, Config, Deadline, Idempotency};
 use onetap_store::lease::unique_token;
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Memory, Store};
@@ -116,8 +117,12 @@ fn counting(
 }
 
 fn layer(store: &Arc<dyn Store>) -> IdempotencyLayer {
+    layer_for(store, Caller::authorization())
+}
+
+fn layer_for(store: &Arc<dyn Store>, caller: Caller) -> IdempotencyLayer {
     let config = Config::default().wait_timeout(Duration::from_millis(100));
-    IdempotencyLayer::new(Idempotency::with_config(Arc::clone(store), config))
+    IdempotencyLayer::new(Idempotency::with_config(Arc::clone(store), config), caller)
 }
 
 async fn ask<S, R>(service: &Wrapped<S>, request: Request<Body>) -> Answer
@@ -271,9 +276,9 @@ async fn keys_are_scoped_by_method_path_and_caller(store: Arc<dyn Store>) {
             assert_eq!(answer.header("x-answer"), Some((n + 1).to_string().as_str()));
         }
     }
-    let by_name = layer(&store).caller(|parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned()));
+    let by_name = Caller::by(|parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned()));
     let (asked, key) = (Asked::default(), unique_token());
-    let service = counting(by_name, &asked, |_| 200);
+    let service = counting(layer_for(&store, by_name), &asked, |_| 200);
     for user in ["a", "b", "a"] {
         let mut request = post("/a", Some(&key), "body");
         request.headers_mut().insert("x-user", user.parse().unwrap());
@@ -396,10 +401,11 @@ async fn a_client_that_hangs_up_does_not_lose_the_commit() {
 async fn a_client_that_hangs_up_while_it_waits_waits_no_longer() {
     let counting = Faulty::counting(memory());
     let idem = Idempotency::new(counting.clone());
-    let service = IdempotencyLayer::new(idem).layer(tower::service_fn(|_: Request<Body>| async {
-        std::future::pending::<()>().await;
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
-    }));
+    let service =
+        IdempotencyLayer::new(idem, Caller::anyone()).layer(tower::service_fn(|_: Request<Body>| async {
+            std::future::pending::<()>().await;
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        }));
     let ask = || {
         let service = service.clone();
         tokio::spawn(async move { ask(&service, post("/a", Some("key"), "body")).await.status() })
@@ -596,10 +602,11 @@ async fn an_answer_that_cannot_be_recorded_is_given_all_the_same() {
 /// The answer to `second` while the first request of its key never ends, and how long it took.
 async fn waited(second: Request<Body>) -> (u16, Duration) {
     let idem = Idempotency::new(memory());
-    let service = IdempotencyLayer::new(idem).layer(tower::service_fn(|_: Request<Body>| async {
-        std::future::pending::<()>().await;
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
-    }));
+    let service =
+        IdempotencyLayer::new(idem, Caller::anyone()).layer(tower::service_fn(|_: Request<Body>| async {
+            std::future::pending::<()>().await;
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        }));
     let first = tokio::spawn({
         let service = service.clone();
         async move { ask(&service, post("/a", Some("key"), "body")).await.status() }

@@ -27,7 +27,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::request::Parts;
 use http::{Request, Response, response};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -35,7 +34,7 @@ use tower_service::Service;
 use super::body::{self, Body, BodyError, Read};
 use super::hang_up::{HangUp, to_the_end};
 use super::once::{Protocol, Trailers, once, pass};
-use super::{Answer, Keyed, Rules, Trouble, take_ready};
+use super::{Answer, Caller, Keyed, Rules, Trouble, take_ready};
 use crate::idem::Idempotency;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -58,13 +57,14 @@ pub struct GrpcIdempotencyLayer {
 }
 
 impl GrpcIdempotencyLayer {
-    /// For these unary methods, by their full names: `/package.Service/Method`.
+    /// For these unary methods, by their full names: `/package.Service/Method`. A key belongs to its [`Caller`].
     pub fn unary<M: Into<String>>(
         idem: Idempotency,
+        caller: Caller,
         methods: impl IntoIterator<Item = M>,
     ) -> GrpcIdempotencyLayer {
         let unary = Arc::new(methods.into_iter().map(Into::into).collect());
-        GrpcIdempotencyLayer { idem, rules: Rules::new(&["x-idem-key"]), unary }
+        GrpcIdempotencyLayer { idem, rules: Rules::new(&["x-idem-key"], caller), unary }
     }
 
     /// Takes the key from this metadata instead.
@@ -79,16 +79,6 @@ impl GrpcIdempotencyLayer {
     #[must_use]
     pub fn max_request(mut self, bytes: usize) -> GrpcIdempotencyLayer {
         self.rules.max_request = bytes;
-        self
-    }
-
-    /// Tells callers apart by this instead of the `authorization` metadata. Only a hash of it is kept.
-    #[must_use]
-    pub fn caller(
-        mut self,
-        who: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
-    ) -> GrpcIdempotencyLayer {
-        self.rules.caller = Arc::new(who);
         self
     }
 }

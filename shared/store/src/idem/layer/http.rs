@@ -17,12 +17,12 @@
 //! | the request's body is [over 1 MiB](IdempotencyLayer::max_request) | 413; it was read no further |
 //! | the store is down | 503; the service was not asked |
 //!
-//! Those that are the layer's own are `application/problem+json`. Keys are scoped by method, full path and caller (the
-//! `Authorization` header, unless [told otherwise](IdempotencyLayer::caller)).
+//! Those that are the layer's own are `application/problem+json`. Keys are scoped by method, full path and [caller](Caller).
 //!
 //! The service runs in its caller's task, among the caller's task-locals and spans. If the client hangs up, a run that has begun
 //! continues in a task of its own, in the same span, and is recorded; a claim whose run has not begun is released, and nothing
-//! is run for it. A time limit outside this layer is such a client.
+//! is run for it. A time limit outside this layer is such a client. Task-locals end with the client: a handler that goes on without it
+//! must have read them before its first wait.
 //!
 //! A request with a key brings [`EffectKeys`](crate::idem::EffectKeys) in its extensions: what the handler sends to a
 //! receiver that dedupes is the same key in every retry, `effects.key("charge")`.
@@ -48,7 +48,7 @@ use tower_service::Service;
 use super::body::{self, Body, BodyError};
 use super::hang_up::{HangUp, to_the_end};
 use super::once::{Protocol, Trailers, once, pass};
-use super::{Answer, Keyed, Rules, Trouble, retry_after, take_ready};
+use super::{Answer, Caller, Keyed, Rules, Trouble, retry_after, take_ready};
 use crate::idem::Idempotency;
 
 /// Puts idempotency in front of a service.
@@ -83,9 +83,9 @@ impl fmt::Debug for IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// With the headers `Idempotency-Key` and `X-Idempotency-Key`, neither required.
-    pub fn new(idem: Idempotency) -> IdempotencyLayer {
-        let rules = Rules::new(&["idempotency-key", "x-idempotency-key"]);
+    /// With the headers `Idempotency-Key` and `X-Idempotency-Key`, neither required, for keys of this [`Caller`].
+    pub fn new(idem: Idempotency, caller: Caller) -> IdempotencyLayer {
+        let rules = Rules::new(&["idempotency-key", "x-idempotency-key"], caller);
         IdempotencyLayer { idem, rules, keep: Arc::new(|head| head.status.is_success()) }
     }
 
@@ -133,16 +133,6 @@ impl IdempotencyLayer {
         keep: impl Fn(&response::Parts) -> bool + Send + Sync + 'static,
     ) -> IdempotencyLayer {
         self.keep = Arc::new(keep);
-        self
-    }
-
-    /// Tells callers apart by this instead of the `Authorization` header. Only a hash of it is kept.
-    #[must_use]
-    pub fn caller(
-        mut self,
-        who: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
-    ) -> IdempotencyLayer {
-        self.rules.caller = Arc::new(who);
         self
     }
 }

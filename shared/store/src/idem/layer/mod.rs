@@ -1,6 +1,7 @@
 //! Idempotency in front of a service: what the HTTP and the gRPC layer share.
 
 mod body;
+mod caller;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 pub(super) mod hang_up;
@@ -10,17 +11,17 @@ mod stored;
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::Response;
-use ::http::header::{AUTHORIZATION, HeaderName};
+use ::http::header::HeaderName;
 use ::http::request::Parts;
 use tokio::time::Instant;
 
 use super::{Call, Idempotency, MAX_RESULT, digest};
 
 pub use body::{Body, BodyError};
+pub use caller::Caller;
 
 /// What a layer's service answers with.
 type Answer<E> = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
@@ -42,9 +43,7 @@ const MAX_BODY: usize = MAX_RESULT;
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(pub Instant);
 
-type Caller = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
-
-/// Whose requests, and by which key: what a layer is told about a request.
+/// A layer's settings: which headers carry the key, and who the caller is.
 #[derive(Clone)]
 struct Rules {
     headers: Vec<HeaderName>,
@@ -65,14 +64,14 @@ enum Keyed {
     By(String),
     /// There is none, and none is needed.
     Not,
-    /// They cannot be meant, and this is why.
+    /// The headers are invalid, for this reason.
     Wrong(&'static str),
 }
 
 impl Rules {
-    fn new(headers: &[&'static str]) -> Rules {
+    fn new(headers: &[&'static str], caller: Caller) -> Rules {
         let headers = headers.iter().copied().map(HeaderName::from_static).collect();
-        Rules { headers, required: false, caller: Arc::new(authorization), max_request: MAX_BODY }
+        Rules { headers, required: false, caller, max_request: MAX_BODY }
     }
 
     fn key(&self, parts: &Parts) -> Keyed {
@@ -98,7 +97,7 @@ impl Rules {
     /// The call for `key`: scoped by method, full path and caller, so that nobody is answered with what was meant for
     /// somebody else, and tied to the query and the body, which must not change under it.
     fn call(&self, idem: &Idempotency, parts: &Parts, key: &str, body: &[u8]) -> Call {
-        let caller = (self.caller)(parts).unwrap_or_default();
+        let caller = self.caller.of(parts);
         let scope = digest(&[
             parts.method.as_str().as_bytes(),
             parts.uri.path().as_bytes(),
@@ -116,12 +115,6 @@ impl Rules {
         }
         call
     }
-}
-
-/// Who sent it, as far as the request's credentials tell. Only a hash of this is kept.
-fn authorization(parts: &Parts) -> Option<String> {
-    let value = parts.headers.get(AUTHORIZATION)?;
-    Some(value.as_bytes().iter().map(|byte| char::from(*byte)).collect())
 }
 
 /// Whole seconds after which it is worth asking again.

@@ -41,7 +41,7 @@ async fn a_handler_finds_the_same_effect_key_in_every_retry_of_a_request() {
 #[tokio::test(start_paused = true)]
 async fn a_layer_that_stands_twice_in_front_of_a_service_does_not_wait_for_itself() {
     // As configured by default, a repeat waits for as long as the first is being handled.
-    let layer = IdempotencyLayer::new(Idempotency::new(memory()));
+    let layer = IdempotencyLayer::new(Idempotency::new(memory()), Caller::anyone());
     let asked = Asked::default();
     let counted = asked.clone();
     let service = tower::service_fn(move |_: Request<Body>| {

@@ -21,7 +21,7 @@ const ROUNDS: usize = 160;
 fn patient(store: Arc<dyn Store>, policy: Policy) -> IdempotencyLayer {
     let config = Config::default().lease_ttl(LEASE).policy(policy);
     let config = config.wait_timeout(Duration::from_secs(60)).wait_interval(Duration::from_millis(1));
-    IdempotencyLayer::new(Idempotency::with_config(store, config))
+    IdempotencyLayer::new(Idempotency::with_config(store, config), Caller::anyone())
 }
 
 /// The text of the record of a `POST /a` that names no caller.

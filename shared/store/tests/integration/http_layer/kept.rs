@@ -126,7 +126,7 @@ async fn an_answer_that_breaks_midway_is_502_and_its_request_is_never_run_again(
     for policy in [Policy::AtLeastOnce, Policy::AtMostOnce] {
         let asked = Asked::default();
         let idem = Idempotency::with_config(memory(), Config::default().policy(policy));
-        let service = breaking(IdempotencyLayer::new(idem), &asked, 200);
+        let service = breaking(IdempotencyLayer::new(idem, Caller::anyone()), &asked, 200);
         let first = ask(&service, post("/a", Some("key"), "body")).await;
         assert_eq!((first.status(), first.problem().as_str()), (502, "The answer did not arrive"));
         for _ in 0..2 {
@@ -140,7 +140,7 @@ async fn an_answer_that_breaks_midway_is_502_and_its_request_is_never_run_again(
 
 #[tokio::test]
 async fn whether_an_answer_that_breaks_midway_is_run_again_is_decided_by_its_head() {
-    let layer = || IdempotencyLayer::new(Idempotency::new(memory()));
+    let layer = || IdempotencyLayer::new(Idempotency::new(memory()), Caller::anyone());
     for (layer, status) in [(layer(), 500), (layer().keep_if(|head| head.status == 404), 200)] {
         let asked = Asked::default();
         let service = breaking(layer, &asked, status);
