@@ -25,7 +25,7 @@ pub use transactions::MAX_ANSWER_BYTES;
 
 use answer::{Success, empty, failed, not_allowed, problem, refusal, unauthorized, whole};
 use once::{Keyed, once};
-use request::{Place, deadline, idempotency_key, if_match, is_authorized, path};
+use request::{Place, deadline, idempotency_key, if_match, invocation_end, is_authorized, path};
 
 /// The OpenAPI 3.1 document that is served at `/openapi.json`.
 pub const OPENAPI: &str = include_str!("../openapi.json");
@@ -190,6 +190,7 @@ impl EditLastTransaction {
             path: path(request),
             payload: [condition, request.body().as_ref()],
             deadline,
+            end: invocation_end(request),
         };
         once(&self.idem, &keyed, book, attempt, success).await
     }

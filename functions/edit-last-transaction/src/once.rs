@@ -18,6 +18,8 @@ pub(crate) struct Keyed<'a> {
     /// What must not change under the key: the condition and the body.
     pub(crate) payload: [&'a [u8]; 2],
     pub(crate) deadline: Option<Instant>,
+    /// When Lambda ends the invocation.
+    pub(crate) end: Option<Instant>,
 }
 
 impl Keyed<'_> {
@@ -26,8 +28,12 @@ impl Keyed<'_> {
     fn call(&self, idem: &Idempotency) -> Call {
         let key = digest(&[self.method.as_bytes(), self.path.as_bytes(), self.key.as_bytes()]);
         let call = idem.call(&key).fingerprint(digest(&self.payload));
-        match self.deadline {
+        let call = match self.deadline {
             Some(deadline) => call.deadline(deadline),
+            None => call,
+        };
+        match self.end {
+            Some(end) => call.invocation_end(end),
             None => call,
         }
     }

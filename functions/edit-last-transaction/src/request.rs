@@ -42,9 +42,17 @@ pub(crate) fn query<B>(request: &Request<B>) -> &str {
 
 /// When the answer must be ready, if Lambda has set a time limit.
 pub(crate) fn deadline<B>(request: &Request<B>) -> Option<Instant> {
+    Some(Instant::now() + time_left(request)?.saturating_sub(ANSWER_MARGIN))
+}
+
+/// When Lambda ends the invocation, if it has set a time limit.
+pub(crate) fn invocation_end<B>(request: &Request<B>) -> Option<Instant> {
+    Some(Instant::now() + time_left(request)?)
+}
+
+fn time_left<B>(request: &Request<B>) -> Option<Duration> {
     let end = request.lambda_context_ref()?.deadline();
-    let left = end.duration_since(SystemTime::now()).unwrap_or_default();
-    Some(Instant::now() + left.saturating_sub(ANSWER_MARGIN))
+    Some(end.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 impl Place<'_> {

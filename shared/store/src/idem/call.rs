@@ -16,6 +16,7 @@ use super::record::{self, Outcome};
 use super::{Consumed, EffectKeys, Error, Failure, Idempotency, MAX_KEY, Policy, Returned};
 use crate::edit::{self, Edit, Ended, Values, Writer};
 use crate::lease::unique_token;
+use crate::log::MIN_TTL;
 use crate::sender::{Retry, Sender};
 use crate::{Batch, Key};
 
@@ -29,7 +30,10 @@ pub struct Call {
     pub(super) idem: Idempotency,
     key: String,
     fingerprint: Fingerprint,
+    /// When the waiting ends.
     deadline: Option<Instant>,
+    /// When the process is stopped.
+    end: Option<Instant>,
     result_ttl: Duration,
     policy: Policy,
     waits: bool,
@@ -45,6 +49,7 @@ impl Call {
             key: key.to_owned(),
             fingerprint: Fingerprint::None,
             deadline: None,
+            end: None,
             result_ttl: config.result_ttl,
             policy: config.policy,
             waits: true,
@@ -79,16 +84,26 @@ impl Call {
         }
     }
 
-    /// Sets the deadline. The lease, the waiting and the calls to the store end there, with one exception: recording a
-    /// result, or releasing the claim, has at least 200 ms, even after the deadline. With [`Policy::AtMostOnce`] the lease is
-    /// 200 ms longer; after it other callers get [`Error::Unknown`].
+    /// Sets the deadline: nothing is begun after it, and the waiting and the calls to the store end there, with one
+    /// exception: recording a result, or releasing the claim, has at least 200 ms, even after the deadline.
     ///
-    /// The deadline does not stop the function. A commit that it cuts off is [unrecorded](Error::Unrecorded) or an error of
-    /// the [store](Error::Store), and may have been applied.
+    /// The deadline does not stop the function, and while it runs its claim is renewed. A commit that the deadline cuts off is
+    /// [unrecorded](Error::Unrecorded) or an error of the [store](Error::Store), and may have been applied.
     ///
     /// In a Lambda function it is `invocation` (feature `lambda`) that sets it.
     pub fn deadline(mut self, deadline: Instant) -> Call {
         self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets when the process is stopped, as Lambda does with an invocation that has run out of time: no lease is longer. A
+    /// duplicate can then begin as soon as the run has certainly ended. With [`Policy::AtMostOnce`] other callers get
+    /// [`Error::Unknown`] from then on.
+    ///
+    /// In a Lambda function it is `invocation` (feature `lambda`) that sets it. On a server a claim is renewed for as long as
+    /// its run takes.
+    pub fn invocation_end(mut self, end: Instant) -> Call {
+        self.end = Some(end);
         self
     }
 
@@ -308,7 +323,7 @@ impl Call {
     }
 
     /// The first step by itself, for callers that send it together with others: see [`Claim`]. Nobody renews this
-    /// claim, so that its lease, or with [`Policy::AtMostOnce`] its deadline, has to cover the work.
+    /// claim, so that its lease, or with [`Policy::AtMostOnce`] the [invocation](Call::invocation_end), has to cover the work.
     pub fn claim(&self) -> Result<Claim, Error> {
         let config = self.idem.config();
         let record = match self.key.len() {
@@ -320,7 +335,10 @@ impl Call {
             Fingerprint::Of(payload) => Some(payload.clone()),
             Fingerprint::NotJson => return Err(Error::InvalidPayload),
         };
-        let lease = lease(self.policy, config.lease_ttl, self.deadline).ok_or(Error::DeadlinePassed)?;
+        if self.deadline.is_some_and(|deadline| deadline < Instant::now() + MIN_TTL) {
+            return Err(Error::DeadlinePassed);
+        }
+        let lease = lease(self.policy, config.lease_ttl, self.end).ok_or(Error::DeadlinePassed)?;
         let owner = unique_token();
         Ok(Claim {
             text: Claim::text_for(&owner, fingerprint.as_deref(), self.policy, lease),
@@ -328,6 +346,7 @@ impl Call {
             owner,
             fingerprint,
             lease,
+            end: self.end,
             usual_lease: life(config.lease_ttl),
             result_ttl: life(self.result_ttl),
             policy: self.policy,
@@ -390,7 +409,7 @@ impl Call {
             }
             pause = (pause * 2).min(longest);
             // Every look is a claim of its own, in one round trip: granted if the other caller is gone, refused with its
-            // result if it is done. Its lease is cut to the time that is left.
+            // result if it is done. Its lease is cut to what is left of the invocation.
             claim = match self.claim() {
                 Err(Error::DeadlinePassed) => return Err(Error::InProgress { left }),
                 claim => claim?,
@@ -463,7 +482,7 @@ impl Call {
 
     /// Keeps the result that this run wrote in the process's cache.
     fn remember(&self, run: &Run) {
-        if let Some((record, until)) = &run.kept {
+        if let Some((record, until)) = run.kept.as_deref() {
             self.idem.cache().insert(&run.claim.record, record, *until);
         }
     }

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use super::record::{self, Outcome, State, unreadable};
 use super::{EffectKeys, Error, Policy};
 use crate::log::MIN_TTL;
-use crate::sender::LATE_CALL_TIMEOUT;
 use crate::{Batch, Commit, Expect, Found, Key, MAX_TTL, Refusal};
 
 /// A life that every backend can keep.
@@ -23,15 +22,15 @@ pub(super) fn life(asked: Duration) -> Duration {
     asked.clamp(MIN_TTL, MAX_TTL)
 }
 
-/// How long a lease that is asked for now may last; `None` if no time is left before the deadline.
-pub(super) fn lease(policy: Policy, usual: Duration, deadline: Option<Instant>) -> Option<Duration> {
+/// How long a lease that is asked for now may last; `None` if no time is left before the invocation ends.
+pub(super) fn lease(policy: Policy, usual: Duration, end: Option<Instant>) -> Option<Duration> {
     let usual = life(usual);
-    let Some(deadline) = deadline else { return Some(usual) };
-    let left = deadline.saturating_duration_since(Instant::now());
+    let Some(end) = end else { return Some(usual) };
+    let left = end.saturating_duration_since(Instant::now());
     (left >= MIN_TTL).then(|| match policy {
         Policy::AtLeastOnce => usual.min(left),
-        // It covers the run without a renewal. After its deadline, and a late commit, the owner is gone.
-        Policy::AtMostOnce => left.saturating_add(LATE_CALL_TIMEOUT).min(MAX_TTL),
+        // It covers the run without a renewal. When its invocation has ended, the owner is gone.
+        Policy::AtMostOnce => left.min(MAX_TTL),
     })
 }
 
@@ -66,6 +65,8 @@ pub struct Claim {
     pub(super) text: String,
     /// How long the claim lasts, from its first send.
     pub(super) lease: Duration,
+    /// When the invocation ends. No lease is longer.
+    pub(super) end: Option<Instant>,
     /// The lease of other callers' claims, if their record does not name an end.
     pub(super) usual_lease: Duration,
     pub(super) result_ttl: Duration,
@@ -172,7 +173,7 @@ pub struct Run {
     pub(super) claim: Claim,
     pub(super) until: Instant,
     /// The record that this process wrote, and when it ends at the earliest.
-    pub(super) kept: Option<(String, Instant)>,
+    pub(super) kept: Option<Box<(String, Instant)>>,
 }
 
 /// What the store's answer to a [`Run`]'s commit means.
@@ -280,6 +281,17 @@ impl Run {
             Policy::AtMostOnce => Expect::Is(text.clone()),
         };
         Batch::new().put(record, expect, result, *result_ttl)
+    }
+
+    /// How long the claim may last if it is renewed now; `None` if it lasts until the invocation ends, or that has ended.
+    pub(super) fn renewable(&self) -> Option<Duration> {
+        let Claim { policy, usual_lease, end, .. } = &self.claim;
+        if end.is_some_and(|end| end <= self.until) { None } else { lease(*policy, *usual_lease, *end) }
+    }
+
+    /// Whether the invocation has ended, and with it the lease: there is nothing left to release.
+    pub(super) fn has_lapsed(&self) -> bool {
+        self.claim.policy == Policy::AtLeastOnce && self.claim.end.is_some_and(|end| end <= Instant::now())
     }
 
     /// The text of the claim once it is renewed for `lease` from now.

@@ -1,4 +1,4 @@
-//! The deadline of a Lambda invocation.
+//! The end of a Lambda invocation, and the deadline before it.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,20 +10,29 @@ use super::Call;
 /// Time that is left of an invocation after the deadline of its calls: for a late commit, and for the answer.
 const ANSWER_MARGIN: Duration = Duration::from_millis(300);
 
-/// When the calls of an invocation have to end. `None` for a context that somebody made up: it has no deadline.
-pub(crate) fn deadline(context: &Context) -> Option<Instant> {
+/// The two times of an invocation.
+pub(crate) struct Times {
+    /// When its calls have to end, so that there is time for an answer.
+    pub(crate) deadline: Instant,
+    /// When Lambda stops it.
+    pub(crate) end: Instant,
+}
+
+/// The times of an invocation. `None` for a context that a test has made up: it has no deadline.
+pub(crate) fn times(context: &Context) -> Option<Times> {
     if context.deadline == 0 {
         return None;
     }
-    let left = context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
-    Some(Instant::now() + left.saturating_sub(ANSWER_MARGIN))
+    let (now, left) =
+        (Instant::now(), context.deadline().duration_since(SystemTime::now()).unwrap_or_default());
+    Some(Times { deadline: now + left.saturating_sub(ANSWER_MARGIN), end: now + left })
 }
 
 impl Call {
-    /// Sets the deadline to 300 ms before the end of a Lambda invocation, so that a duplicate that waits is answered. Feature
-    /// `lambda`.
+    /// Sets the [deadline](Call::deadline) to 300 ms before the end of a Lambda invocation, so that a duplicate that waits is
+    /// answered, and the [end](Call::invocation_end) to that end, so that a run keeps its claim until then. Feature `lambda`.
     ///
-    /// A context that a test has made up (`Context::default()`) has no deadline, and sets none.
+    /// A context that a test has made up (`Context::default()`) has no deadline, and sets neither.
     ///
     /// ```
     /// # use std::{convert::Infallible, sync::Arc};
@@ -40,8 +49,8 @@ impl Call {
     /// # }
     /// ```
     pub fn invocation(self, context: &Context) -> Call {
-        match deadline(context) {
-            Some(deadline) => self.deadline(deadline),
+        match times(context) {
+            Some(Times { deadline, end }) => self.deadline(deadline).invocation_end(end),
             None => self,
         }
     }
@@ -61,21 +70,24 @@ mod tests {
     #[test]
     fn the_calls_of_an_invocation_end_300_ms_before_it() {
         let before = Instant::now();
-        let deadline = deadline(&ending_in(Duration::from_secs(10))).unwrap();
+        let Times { deadline, end } = times(&ending_in(Duration::from_secs(10))).unwrap();
+        assert_eq!(end - deadline, ANSWER_MARGIN);
         // The context counts in milliseconds.
-        let expected = Duration::from_millis(9_699)..=Duration::from_millis(9_700) + before.elapsed();
+        let took = before.elapsed();
+        let expected =
+            Duration::from_millis(9_699).saturating_sub(took)..=Duration::from_millis(9_700) + took;
         assert!(expected.contains(&(deadline - before)), "{:?}", deadline - before);
     }
 
     #[test]
     fn an_invocation_that_is_nearly_over_has_no_time_left() {
         for left in [Duration::ZERO, Duration::from_millis(200)] {
-            assert!(deadline(&ending_in(left)).unwrap() <= Instant::now());
+            assert!(times(&ending_in(left)).unwrap().deadline <= Instant::now());
         }
     }
 
     #[test]
     fn a_context_that_somebody_made_up_has_no_deadline() {
-        assert_eq!(deadline(&Context::default()), None);
+        assert!(times(&Context::default()).is_none());
     }
 }

@@ -34,12 +34,12 @@
 //! ```text
 //! claim ├───── lease ─────┤
 //!       │     renew ├───── lease ─────┤           every third of it, while the function runs
-//!       │           │     renew ├───── lease ──┤  never beyond the deadline
+//!       │           │     renew ├───── lease ──┤  never beyond the invocation's end
 //!       │           │           │              ┊
 //!       ├── the function ───────────┤ commit    ┊
 //!       │                           ├───────────┊──────── result TTL ────────┤ forgotten: the next call is new
-//!       │                                       ┊
-//!       ├── the invocation ─────────────────────┤ deadline
+//!       │                               waiting duplicates are answered at the deadline, 300 ms before
+//!       ├── the invocation ─────────────────────┤
 //!
 //! claim ├── the function ──╳ its owner dies
 //!       ├───── lease ─────┤ takeover ├── the function ──┤ commit          at least once

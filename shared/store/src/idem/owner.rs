@@ -5,8 +5,7 @@ use std::convert::Infallible;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
-use super::Policy;
-use super::claim::{Run, lease};
+use super::claim::Run;
 use super::record::Outcome;
 use crate::sender::{Retry, Sender};
 use crate::{Batch, Commit, Error, Refusal};
@@ -31,14 +30,13 @@ impl Owner<'_> {
     }
 
     async fn renew(&mut self) -> Infallible {
-        let Sender { store, deadline } = self.sender;
+        let store = self.sender.store;
         let run = &mut *self.run;
         let mut term = run.claim.lease;
         let mut next = run.until - term + term / 3;
-        // A claim that lasts until the deadline needs no renewal.
-        while deadline.is_none_or(|deadline| run.until < deadline) {
+        while run.renewable().is_some() {
             sleep_until(next).await;
-            let Some(left) = lease(run.claim.policy, run.claim.usual_lease, deadline) else { break };
+            let Some(left) = run.renewable() else { break };
             let sent = Instant::now();
             next = sent + left / 3;
             let renewed = run.renewed(left);
@@ -100,15 +98,14 @@ impl Owner<'_> {
             _ => {}
         }
         if matches!(answer, Commit::Applied(_)) {
-            self.run.kept = Some((record, sent + self.run.claim.result_ttl));
+            self.run.kept = Some(Box::new((record, sent + self.run.claim.result_ttl)));
         }
         Ok(answer)
     }
 
     /// Releases the claim. If this fails, the next caller waits for the lease to end.
     pub(crate) async fn abandon(&mut self) {
-        // The lease ended at the deadline at the latest: there is nothing left to release.
-        if self.run.claim.policy == Policy::AtLeastOnce && self.sender.is_over() {
+        if self.run.has_lapsed() {
             return;
         }
         if let Err(error) = self.send(Retry::AllFailures, Run::abandon_batch).await {

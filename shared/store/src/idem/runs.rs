@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::claim::{Claim, Claimed, Committed, Run, lease};
+use super::claim::{Claim, Claimed, Committed, Run};
 use super::{EffectKeys, Error, Policy};
 use crate::log::MIN_TTL;
 use crate::sender::{Retry, Sender};
@@ -15,8 +15,8 @@ use crate::{Answers, Batch, Commit, Round, Store, Ticket};
 
 /// The claims that were granted to a batch, by the numbers that their calls have there.
 ///
-/// The calls have the deadline of the batch. A claim that is at most once lasts until then from the start, so a renewal never
-/// changes a claim's text.
+/// Their claims end when the invocation does. A claim that is at most once lasts until then from the start, so a renewal
+/// never changes a claim's text.
 pub(crate) struct Runs<'a> {
     sender: Sender<'a>,
     sent_at: Instant,
@@ -196,7 +196,7 @@ impl<'a> Runs<'a> {
         let mut round = Round::new();
         let held = self.held();
         let steps = held.iter().filter_map(|(n, held)| {
-            let (step, batch) = held.step(&self.sender)?;
+            let (step, batch) = held.step()?;
             Some((*n, step, round.add(batch)))
         });
         let steps = steps.collect();
@@ -220,20 +220,18 @@ impl<'a> Runs<'a> {
 }
 
 impl Held {
-    fn step(&self, sender: &Sender<'_>) -> Option<(Step, Batch)> {
+    fn step(&self) -> Option<(Step, Batch)> {
         let run = &self.run;
         match self.stage {
-            // A claim that lasts until the deadline needs no renewal.
-            Stage::Open if sender.deadline.is_none_or(|deadline| run.until < deadline) => {
-                let lease = lease(run.claim.policy, run.claim.usual_lease, sender.deadline)?;
+            Stage::Open => {
+                let lease = run.renewable()?;
                 let batch = run.renew_batch(&run.claim.text, lease);
                 Some((Step::Renew { until: Instant::now() + lease }, batch))
             }
             Stage::Succeeded => Some((Step::Record, run.commit_batch(&()))),
-            // The lease ended at the deadline at the latest: there is nothing left to release.
-            Stage::Unwanted if run.claim.policy == Policy::AtLeastOnce && sender.is_over() => None,
+            Stage::Unwanted if run.has_lapsed() => None,
             Stage::Unwanted => Some((Step::Release, run.abandon_batch())),
-            Stage::Open | Stage::Lapsed | Stage::Settled(_) | Stage::Released => None,
+            Stage::Lapsed | Stage::Settled(_) | Stage::Released => None,
         }
     }
 

@@ -99,6 +99,7 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use crate::idem::{Call, EffectKeys, Failure, Granted, Idempotency, Runs};
+use crate::sender::LATE_CALL_TIMEOUT;
 use lanes::{Lane, find_repeats, hold_back, is_held_back, lanes};
 use record::{Cause, Done, Named, Record, State};
 
@@ -187,15 +188,16 @@ impl<T> Consumer<T> {
         F: Fn(T, EffectKeys) -> Fut,
         Fut: Future<Output = Result<(), Failure<E>>>,
     {
-        let deadline = crate::idem::lambda::deadline(&event.context);
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + MAX_INVOCATION);
+        let times = crate::idem::lambda::times(&event.context);
+        let deadline = times.map_or_else(|| Instant::now() + MAX_INVOCATION, |times| times.deadline);
         Ok(self.handle(event.payload, deadline, handler).await)
     }
 
     /// Handles a batch by `deadline`: runs `handler` for every record that was not handled before, with the
     /// [keys](EffectKeys) for its effects. The response names the records that SQS has to deliver again.
     ///
-    /// It returns at the deadline, or up to 200 ms later if the store is slow to record what was done.
+    /// It returns at the deadline, or up to 200 ms later if the store is slow to record what was done. Its claims last no longer
+    /// than that.
     pub async fn handle<E, F, Fut>(&self, event: SqsEvent, deadline: Instant, handler: F) -> SqsBatchResponse
     where
         F: Fn(T, EffectKeys) -> Fut,
@@ -233,7 +235,9 @@ impl<T> Consumer<T> {
     }
 
     fn call(&self, named: &Named<T>, deadline: Instant) -> Call {
-        let mut call = self.idem.call(&named.key).deadline(deadline);
+        // The handler ends at the deadline, the record of what it did at most so much later.
+        let end = deadline + LATE_CALL_TIMEOUT;
+        let mut call = self.idem.call(&named.key).deadline(deadline).invocation_end(end);
         if let Some(payload) = &named.payload {
             call = call.fingerprint(payload);
         }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use idem_suite::{LONG, Mishap, Runs, Sorry, all_get_one_result, claim, engine, fresh, over, record};
 use onetap_config::Variables;
-use onetap_store::idem::{Claim, Claimed, Committed, Config, Error, Idempotency, Policy, Resolution, Run};
+use onetap_store::idem::{
+    Call, Claim, Claimed, Committed, Config, Error, Idempotency, Policy, Resolution, Run,
+};
 use onetap_store::testing::{Fault, Faulty, Gate};
 use onetap_store::{Batch, Commit, Key, Memory, Refusal, Store};
 use tokio::time::{Instant, sleep};
@@ -91,14 +93,71 @@ async fn a_claim_is_renewed_every_third_of_its_lease() {
     assert_eq!(counting.calls(), 2, "a short run is not renewed");
     idem.execute("hundred", || slow(101)).await.unwrap();
     assert_eq!(counting.calls(), 4 + 10, "at 10, 20, … 100 s");
-    // A lease that reaches the deadline has nothing to gain.
-    let call = idem.call("deadline").deadline(Instant::now() + Duration::from_secs(29));
+    // A lease that reaches the end of its invocation has nothing to gain.
+    let call = idem.call("end").invocation_end(Instant::now() + Duration::from_secs(29));
     call.execute(|| slow(28)).await.unwrap();
     assert_eq!(counting.calls(), 4 + 10 + 2);
     // One that will is cut to it: renewed at 10 s for 24 s, and not again.
-    let call = idem.call("cut").deadline(Instant::now() + Duration::from_secs(34));
+    let call = idem.call("cut").invocation_end(Instant::now() + Duration::from_secs(34));
     call.execute(|| slow(33)).await.unwrap();
     assert_eq!(counting.calls(), 4 + 10 + 2 + 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_server_a_live_run_keeps_its_claim_past_its_deadline() {
+    for policy in [Policy::AtLeastOnce, Policy::AtMostOnce] {
+        let (idem, runs) = (engine(&memory(), LONG), Runs::default());
+        let work = || async {
+            sleep(LONG * 3).await;
+            runs.number().await
+        };
+        let call = || idem.call("key").policy(policy);
+        let run = call().deadline(Instant::now() + Duration::from_secs(1)).execute(work);
+        let duplicate = async {
+            sleep(Duration::from_millis(100)).await;
+            call().execute(|| runs.number()).await.unwrap().into_value()
+        };
+        let (run, duplicate) = tokio::join!(run, duplicate);
+        assert_eq!((run.unwrap().into_value(), duplicate, runs.count()), (1, 1, 1), "{policy:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_run_keeps_its_claim_until_its_invocation_ends() {
+    for policy in [Policy::AtLeastOnce, Policy::AtMostOnce] {
+        let (idem, runs) = (engine(&memory(), LONG), Runs::default());
+        // It ends after the deadline of its calls, and before its invocation.
+        let work = || async {
+            sleep(Duration::from_millis(1250)).await;
+            runs.number().await
+        };
+        let call = || idem.call("key").policy(policy);
+        let invocation = |call: Call, millis: u64| {
+            let end = Instant::now() + Duration::from_millis(millis);
+            call.deadline(end - Duration::from_millis(300)).invocation_end(end)
+        };
+        let run = invocation(call(), 1300).execute(work);
+        let duplicate = async {
+            sleep(Duration::from_millis(100)).await;
+            invocation(call(), 3000).execute(|| runs.number()).await.unwrap().into_value()
+        };
+        let (run, duplicate) = tokio::join!(run, duplicate);
+        assert_eq!((run.unwrap().into_value(), duplicate, runs.count()), (1, 1, 1), "{policy:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_let_go_between_the_deadline_and_the_end_of_the_invocation() {
+    let (idem, runs) = (engine(&memory(), LONG), Runs::default());
+    let fails = || async {
+        sleep(Duration::from_millis(1100)).await;
+        Err::<usize, _>(Sorry)
+    };
+    let start = Instant::now();
+    let call = idem.call("key").deadline(start + Duration::from_secs(1)).invocation_end(start + LONG);
+    assert!(matches!(call.execute(fails).await, Err(Error::Function(Sorry))));
+    let next = idem.call("key").without_waiting().execute(|| runs.number()).await;
+    assert_eq!(next.unwrap().into_value(), 1);
 }
 
 #[tokio::test(start_paused = true)]

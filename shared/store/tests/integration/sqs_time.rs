@@ -176,6 +176,29 @@ async fn at_the_deadline_the_response_is_there_and_the_handler_is_dropped() {
     assert_eq!(handled.all()[2..], bodies[1..2]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_result_that_is_recorded_late_is_nobody_elses_meanwhile() {
+    let store = memory();
+    let bodies = bodies(1);
+    // The record of the result reaches the store 150 ms after it was sent, which is after the deadline.
+    let late = Fault::SentLate(Duration::from_millis(150));
+    let slow = Faulty::first(Arc::clone(&store), vec![Fault::Pass, late]);
+    let (orders, others) = (consumer(over(&slow, LONG)), consumer(engine(&store, LONG)));
+    let (start, handled) = (Instant::now(), Handled::default());
+    let response = orders.handle(standard(&bodies), start + seconds(1), async |body: String, _| {
+        sleep(Duration::from_millis(950)).await;
+        handled.done(body)
+    });
+    let duplicate = async {
+        sleep(Duration::from_millis(1050)).await;
+        let far = Instant::now() + seconds(60);
+        others.handle(standard(&bodies), far, async |body: String, _| handled.done(body)).await
+    };
+    let (response, duplicate) = tokio::join!(response, duplicate);
+    assert_eq!((failed(&response), failed(&duplicate)), (vec![], bodies.clone()), "it is in progress");
+    assert_eq!(handled.all(), bodies);
+}
+
 #[tokio::test]
 async fn nothing_is_begun_after_the_deadline() {
     let (bodies, begun) = (bodies(3), Handled::default());

@@ -36,8 +36,8 @@ fn take_ready<S: Clone>(service: &mut S) -> S {
 /// told otherwise.
 const MAX_BODY: usize = MAX_RESULT;
 
-/// When the caller of a request will be gone: put it into the request's extensions, and no lease, no waiting and no call
-/// to the store goes beyond it.
+/// When the caller of a request will be gone: put it into the request's extensions, and no waiting and no call to the store
+/// goes beyond it. (A run that has begun goes on, and keeps its claim: see [`Call::deadline`].)
 ///
 /// With the feature `lambda` a request of lambda_http needs none: its invocation's is taken, 300 ms early.
 #[derive(Clone, Copy, Debug)]
@@ -106,14 +106,15 @@ impl Rules {
         ]);
         let query = parts.uri.query().unwrap_or_default();
         let call = idem.call(&scope).fingerprint(digest(&[query.as_bytes(), body]));
-        if let Some(Deadline(deadline)) = parts.extensions.get() {
-            return call.deadline(*deadline);
-        }
         #[cfg(feature = "lambda")]
-        if let Some(context) = parts.extensions.get() {
-            return call.invocation(context);
+        let call = match parts.extensions.get() {
+            Some(context) => call.invocation(context),
+            None => call,
+        };
+        match parts.extensions.get() {
+            Some(Deadline(deadline)) => call.deadline(*deadline),
+            None => call,
         }
-        call
     }
 }
 

@@ -89,7 +89,7 @@ macro_rules! idem_promises {
             waiting_ends_at_the_limit
             waiting_ends_at_the_deadline
             a_call_past_its_deadline_asks_and_runs_nothing
-            a_lease_is_no_longer_than_the_deadline_leaves
+            a_lease_is_no_longer_than_its_invocation
             a_long_run_keeps_its_claim
 
             a_stale_owners_success_is_refused

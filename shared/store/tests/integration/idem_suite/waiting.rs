@@ -134,10 +134,10 @@ pub async fn a_call_past_its_deadline_asks_and_runs_nothing(store: Arc<dyn Store
     assert_eq!(idem.call(&key).invocation(&made_up).execute(|| runs.number()).await.unwrap().into_value(), 1);
 }
 
-pub async fn a_lease_is_no_longer_than_the_deadline_leaves(store: Arc<dyn Store>) {
+pub async fn a_lease_is_no_longer_than_its_invocation(store: Arc<dyn Store>) {
     let (idem, key, runs) = (engine(&store, LONG), fresh("deadline"), Runs::default());
     // An owner that dies with its invocation, under a lease that would go on for a minute.
-    let claim = idem.call(&key).deadline(Instant::now() + SHORT).claim().unwrap();
+    let claim = idem.call(&key).invocation_end(Instant::now() + SHORT).claim().unwrap();
     let sent = Instant::now();
     let answer = store.commit(&claim.batch()).await.unwrap();
     let claimed = claim.outcome(sent, answer).unwrap();
