@@ -233,7 +233,7 @@ fn text(message: &TextMessage, source: &Source, now: Moment) -> Plan {
     }
 }
 
-/// What is said to nobody in a group is answered only if it is the full name of a place, or a place's weather.
+/// A text that does not address the bot is answered only if it is the full name of a place, or asks for the weather of one.
 fn overheard(text: &str) -> Plan {
     let (name, is_asked) = match text.strip_suffix("天氣") {
         Some(name) => (name.trim_end(), true),
@@ -246,6 +246,7 @@ fn overheard(text: &str) -> Plan {
         Found::Few(places) if places.iter().all(|place| is_named(place)) => {
             Plan::Say(Say::Choose(places, None))
         }
+        Found::Many if is_asked => Plan::Say(Say::TooMany),
         _ => Plan::Ignore,
     }
 }

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(wrong(edited(&lunch(), r#"{"原幣別":"USD"}"#)), needs);
         let dollars = edited(&lunch(), r#"{"原幣別":"USD","匯率":31.5}"#).unwrap();
         assert_eq!(dollars.to_json(), LUNCH.replace(r#""TWD""#, r#""USD""#).replace("1.0,", "31.5,"));
-        // What it is already is no change.
+        // The currency stays the same: no rate is needed.
         assert_eq!(edited(&dollars, r#"{"原幣別":"USD"}"#).unwrap(), dollars);
         assert_eq!(wrong(edited(&dollars, r#"{"原幣別":"JPY","品項":"拉麵"}"#)), needs);
         let back = edited(&dollars, r#"{"原幣別":"TWD"}"#).unwrap();

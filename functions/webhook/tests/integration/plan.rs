@@ -176,6 +176,7 @@ fn in_a_group_the_bot_is_spoken_to_by_a_mention_or_by_a_word_in_front() {
         ("永和天氣", "新北市永和區"),
         ("永和區 天氣", "新北市永和區"),
         ("信義區天氣", "choose 2"),
+        ("台北天氣", "too many"),
         ("今天天氣", "ignore"),
         ("天氣", "ignore"),
         ("東京天氣", "ignore"),
@@ -185,7 +186,7 @@ fn in_a_group_the_bot_is_spoken_to_by_a_mention_or_by_a_word_in_front() {
         room["source"] = json!({"type": "room", "roomId": "R1", "userId": "U1"});
         check(room, expected, false, true);
     }
-    // A mention in the midst, after emoji; one of somebody else; one of nobody; the mention alone.
+    // A mention in the midst, after emoji; the mention alone; one that points nowhere; one of another user.
     let mention = |words: &str, mentionee: Value| {
         let mut event = in_group(text("U1", words));
         event["message"]["mention"] = json!({ "mentionees": [mentionee] });
@@ -197,8 +198,12 @@ fn in_a_group_the_bot_is_spoken_to_by_a_mention_or_by_a_word_in_front() {
     check(mention("@小幫手", bot(0)), "help", false, true);
     check(mention("👍@小幫手 午餐 120 現金", bot(1)), "ignore", false, true);
     check(mention("午餐 120 現金 @小幫手", bot(-1)), "ignore", false, true);
-    let somebody = json!({"type": "user", "userId": "U2", "isSelf": false, "index": 0, "length": 4});
-    check(mention("@小美美 午餐 120 現金", somebody), "ignore", false, true);
+    let another = json!({"type": "user", "userId": "U2", "isSelf": false, "index": 0, "length": 4});
+    check(mention("@小美美 午餐 120 現金", another), "ignore", false, true);
+    // An erasure needs a user, whom LINE does not always name in a group.
+    let mut nameless = in_group(text("U1", "記帳 刪除我的資料"));
+    nameless["source"] = json!({"type": "group", "groupId": "G1"});
+    check(nameless, "unknown user", false, true);
 }
 
 #[tokio::test]
