@@ -119,8 +119,9 @@ fn whoever_chooses_open_meteo_reads_its_terms() {
     let template = Template::read();
     let of =
         |name: &str| template.at(&format!("/Parameters/{name}/Description")).as_str().unwrap().to_owned();
-    let readme = fs::read_to_string(root().join("shared/weather/README.md")).unwrap();
-    for text in [guide(), readme, of("WeatherProvider"), of("WeatherFallbackProvider")] {
+    let [library, function] = ["shared/weather", "functions/webhook"]
+        .map(|folder| fs::read_to_string(root().join(folder).join("README.md")).unwrap());
+    for text in [guide(), library, function, of("WeatherProvider"), of("WeatherFallbackProvider")] {
         assert!(text.contains("non-commercial"), "{text}");
     }
 }
