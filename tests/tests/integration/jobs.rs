@@ -57,15 +57,16 @@ fn an_interrupted_script_leaves_no_process_behind() {
         let text = r#"
             begin beside bash -c 'sleep 1000; true'
             bash -c 'sleep 1000 & echo $!; wait' | while read -r pid; do
-                while [ -z "$(pgrep -P "$pid_beside")" ]; do sleep 0.1; done
-                echo "$pid $(pgrep -P "$pid_beside")"
+                while [ "$(tree "$pid_beside" | wc -l)" != 2 ]; do sleep 0.1; done
+                echo "$pid" $(tree "$pid_beside")
             done"#;
         let mut child = script(&logs, text);
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let pids: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(pids.len(), 2, "{line}");
-        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert_eq!(pids.len(), 3, "{line}");
+        let kill = format!("kill {signal} {}", child.id());
+        let sent = Command::new("bash").args(["-c", &kill]).status().unwrap();
         assert!(sent.success());
         assert!(!child.wait().unwrap().success());
         for pid in pids {
