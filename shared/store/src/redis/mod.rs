@@ -1,6 +1,10 @@
 //! The Redis backends: one script, `commit.lua`, over two transports, Upstash's REST API and the Redis protocol.
 
+#[cfg(feature = "redis")]
+mod connection;
 mod encode;
+#[cfg(feature = "redis")]
+mod pool;
 #[cfg(feature = "redis")]
 mod replies;
 #[cfg(feature = "redis")]

@@ -5,9 +5,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Waker};
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 use super::MAX_REQUEST_BYTES;
 use super::encode::{Reply, ServerError};
@@ -15,6 +14,9 @@ use crate::Error;
 
 /// Status lines and errors of Redis are far shorter. A longer line means that the peer does not speak RESP.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
+
+/// The replies to many callers arrive together.
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// No batch writes a longer value, record or message. Redis itself keeps up to 512 MB.
 const MAX_BULK_BYTES: usize = MAX_REQUEST_BYTES;
@@ -37,12 +39,21 @@ pub(super) struct Replies<R> {
 
 impl<R: AsyncRead + Unpin> Replies<R> {
     pub(super) fn of(stream: R) -> Replies<R> {
-        Replies { stream: BufReader::new(stream), max_reply: MAX_REPLY_BYTES, room: 0, read_only: false }
+        Replies {
+            stream: BufReader::with_capacity(BUFFER_BYTES, stream),
+            max_reply: MAX_REPLY_BYTES,
+            room: 0,
+            read_only: false,
+        }
     }
 
     /// Where the replies come from. Not for reading.
     pub(super) fn stream(&mut self) -> &mut R {
         self.stream.get_mut()
+    }
+
+    pub(super) fn into_stream(self) -> R {
+        self.stream.into_inner()
     }
 
     /// Whether the server has answered `READONLY`: it was the primary and is a replica now.
@@ -53,12 +64,6 @@ impl<R: AsyncRead + Unpin> Replies<R> {
     /// Whether more bytes than those of the replies have arrived.
     pub(super) fn has_more(&self) -> bool {
         !self.stream.buffer().is_empty()
-    }
-
-    /// Whether the peer has neither closed the connection nor sent anything.
-    pub(super) fn is_quiet(&mut self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        Pin::new(&mut self.stream).poll_read(&mut context, &mut ReadBuf::new(&mut [0])).is_pending()
     }
 
     /// Waits until the next reply begins. May be cancelled, unlike [`Replies::next`].
@@ -103,8 +108,15 @@ impl<R: AsyncRead + Unpin> Replies<R> {
     }
 
     async fn line(&mut self) -> io::Result<Vec<u8>> {
-        let mut line = Vec::new();
-        (&mut self.stream).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
+        let there = self.stream.buffer();
+        let mut line = match there.iter().position(|byte| *byte == b'\n') {
+            Some(end) => self.take_buffered(end + 1),
+            None => {
+                let mut line = Vec::new();
+                (&mut self.stream).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
+                line
+            }
+        };
         if !line.ends_with(b"\r\n") {
             return Err(protocol_error());
         }
@@ -117,9 +129,15 @@ impl<R: AsyncRead + Unpin> Replies<R> {
             return Err(too_long("a value is longer than a batch can write"));
         }
         self.take_room(length as usize)?;
-        // The length is untrusted: for a large one, memory is allocated as the bytes arrive.
-        let mut bytes = Vec::with_capacity(length.min(MAX_LINE_BYTES) as usize + 2);
-        (&mut self.stream).take(length + 2).read_to_end(&mut bytes).await?;
+        let mut bytes = match self.stream.buffer().len() as u64 >= length + 2 {
+            true => self.take_buffered(length as usize + 2),
+            false => {
+                // The length is untrusted: for a large one, memory is allocated as the bytes arrive.
+                let mut bytes = Vec::with_capacity(length.min(MAX_LINE_BYTES) as usize + 2);
+                (&mut self.stream).take(length + 2).read_to_end(&mut bytes).await?;
+                bytes
+            }
+        };
         if bytes.len() as u64 != length + 2 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -129,6 +147,12 @@ impl<R: AsyncRead + Unpin> Replies<R> {
             // An error of this command only: the other commands were executed.
             Err(_) => Reply::Error(Error::decode("a value is not UTF-8 text").into()),
         })
+    }
+
+    fn take_buffered(&mut self, bytes: usize) -> Vec<u8> {
+        let taken = self.stream.buffer()[..bytes].to_vec();
+        Pin::new(&mut self.stream).consume(bytes);
+        taken
     }
 
     fn take_room(&mut self, bytes: usize) -> io::Result<()> {

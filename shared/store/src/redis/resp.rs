@@ -1,36 +1,30 @@
-//! The Redis protocol: a small pool of connections, each used by one caller at a time. Connections are opened on
-//! demand, and there is no background task: the `redis` crate's own connection runs in a task, and on Lambda the switch
-//! between tasks costs too much of a round trip's time.
+//! The Redis protocol over a [pool] of shared connections.
+//!
+//! The `redis` crate's multiplexed connection is not used: it does not say whether a request was written before it broke,
+//! does not look for the end of an idle connection before it writes, keeps one that answers `READONLY`, and accepts
+//! a reply of any length.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::select_ok;
 use futures_util::{FutureExt, StreamExt};
-use onetap_http::{MAX_WAIT_FOR_OPENING, tls};
+use onetap_http::tls;
 use redis::{Client, ConnectionAddr};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use super::connection::Unanswered;
 use super::encode::{Command, Reply};
-use super::replies::too_long_reason;
-use super::wire::Wire;
+use super::pool::Pool;
+use super::wire::{Wire, packed};
 use super::{Failure, Scripted, Transport, subscription};
-use crate::{BoxStream, Error, Source, Store, forward};
+use crate::{BoxStream, Error, Store, forward};
 use onetap_config::{MAX_DURATION, Secret};
-
-/// Maximum number of concurrent requests, each on its own connection. A Lambda function needs one or a few. Further
-/// callers wait, within their time limit.
-const MAX_CONNECTIONS: usize = 32;
-
-/// A connection that was idle for longer is closed. NAT gateways and load balancers of AWS drop an idle connection
-/// after 350 s, without notice to either side.
-const MAX_IDLE: Duration = Duration::from_secs(300);
 
 /// Redis 7 or newer (or Valkey) over the Redis protocol.
 ///
@@ -42,16 +36,17 @@ const MAX_IDLE: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct Redis(Scripted<Resp>);
 
-/// A Redis server.
+/// A Redis server, and the connections to it.
 pub(super) struct Resp {
+    server: Arc<Server>,
+    pool: Pool,
+}
+
+/// Where the server is, and how to log in.
+struct Server {
     client: Client,
     /// Built for the first TLS connection, so that it does not delay the start of a function.
     tls: OnceLock<TlsConnector>,
-    slots: Semaphore,
-    /// A stack: the connection that was used last is used next.
-    idle: Mutex<Vec<Wire>>,
-    /// Held while a connection is being opened ahead of the requests, which wait for it.
-    opening: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Resp {
@@ -85,72 +80,18 @@ impl Resp {
         if matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
             return Err(Error::rejected("a rediss:// URL with #insecure, which would trust anybody"));
         }
-        let (slots, idle, opening) = (Semaphore::new(MAX_CONNECTIONS), Mutex::default(), Default::default());
-        Ok(Resp { client, tls: OnceLock::new(), slots, idle, opening })
+        Ok(Resp { server: Arc::new(Server { client, tls: OnceLock::new() }), pool: Pool::default() })
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Wire>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Opens a connection to the server.
+    fn open(&self) -> impl Future<Output = Result<Wire, Error>> + use<> {
+        let server = Arc::clone(&self.server);
+        async move { server.connect().await }
     }
+}
 
-    /// An idle connection that is still open, if there is one.
-    async fn take_idle(&self) -> Option<Wire> {
-        loop {
-            let last = self.idle().pop();
-            let mut wire = last?;
-            let idle_for = wire.idle_for();
-            if idle_for < MAX_IDLE && wire.is_open(idle_for).await {
-                return Some(wire);
-            }
-        }
-    }
-
-    /// Returns to the pool what [`Wire::request`] has returned: the connection, or `None` after `READONLY`.
-    fn put_back(&self, wire: Option<Wire>) {
-        let mut idle = self.idle();
-        match wire {
-            Some(wire) => {
-                // Close connections that were opened for a burst of callers.
-                idle.retain(|other| other.idle_for() < MAX_IDLE);
-                idle.push(wire);
-            }
-            // The server is a replica now, and the other connections lead to the same server.
-            None => idle.clear(),
-        }
-    }
-
-    /// One round trip over an idle connection or a new one. `sent` becomes true when the first write succeeds.
-    async fn exchange(&self, commands: &[Command<'_>], sent: &mut bool) -> Result<Vec<Reply>, Failure> {
-        let no_connection =
-            |error: Source| Failure::Final(Error::not_sent("no connection").with_source(error));
-        let _slot = self.slots.acquire().await.map_err(|error| no_connection(error.into()))?;
-        loop {
-            let idle = match self.take_idle().await {
-                None if self.opening.try_lock().is_err() => {
-                    // One is being opened ahead. Then it is idle, or has failed; or it hangs.
-                    drop(timeout(MAX_WAIT_FOR_OPENING, self.opening.lock()).await);
-                    self.take_idle().await
-                }
-                idle => idle,
-            };
-            let (wire, is_new) = match idle {
-                Some(wire) => (wire, false),
-                None => (self.new_connection().await.map_err(Failure::Final)?, true),
-            };
-            match wire.request(commands, sent).await {
-                Ok((replies, wire)) => {
-                    self.put_back(wire);
-                    return Ok(replies);
-                }
-                Err(error) if *sent => return Err(interrupted(error)),
-                Err(error) if is_new => return Err(no_connection(error.into())),
-                // Nothing was sent, so any request may be sent again, over the next connection.
-                Err(_) => {}
-            }
-        }
-    }
-
-    async fn new_connection(&self) -> Result<Wire, Error> {
+impl Server {
+    async fn connect(&self) -> Result<Wire, Error> {
         let server = self.client.get_connection_info();
         let (host, port, tls) = match server.addr() {
             ConnectionAddr::Tcp(host, port) => (host, *port, false),
@@ -161,7 +102,7 @@ impl Resp {
         let stream = connected(host, port).await.map_err(no_connection)?;
         // Without it, Nagle's algorithm would delay small commands until the reply to the one before.
         stream.set_nodelay(true).map_err(no_connection)?;
-        let wire = if tls {
+        let mut wire = if tls {
             let name =
                 ServerName::try_from(host.clone()).map_err(|_| Error::rejected("not a server's name"))?;
             let secure = self.tls().connect(name, stream).await;
@@ -186,7 +127,7 @@ impl Resp {
         .into_iter()
         .filter_map(|(command, refusal)| Some((command?, refusal)))
         .unzip();
-        let (replies, wire) = wire.request(&commands, &mut false).await.map_err(no_connection)?;
+        let replies = wire.request(&commands).await.map_err(no_connection)?;
         for (reply, refusal) in replies.into_iter().zip(refusals) {
             if let Reply::Error(error) = reply {
                 // A server that is loading or full refuses the login too, but only for now.
@@ -194,19 +135,11 @@ impl Resp {
                 return Err(if error.is_retryable() { error } else { Error::rejected(refusal) });
             }
         }
-        wire.ok_or_else(|| Error::not_sent("no connection"))
+        Ok(wire)
     }
 
     fn tls(&self) -> &TlsConnector {
         self.tls.get_or_init(|| Arc::new(tls::client_config(tls::bundled_roots())).into())
-    }
-}
-
-/// The failure of a request that may have arrived.
-fn interrupted(error: std::io::Error) -> Failure {
-    match too_long_reason(&error) {
-        Some(reason) => Failure::Final(Error::unknown(reason).with_source(error)),
-        None => Failure::Interrupted(error.into()),
     }
 }
 
@@ -229,25 +162,32 @@ impl Transport for Resp {
     const SCRIPT_HEAD: &'static str = "";
 
     async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure> {
-        let mut sent = false;
-        match timeout_at(deadline, self.exchange(commands, &mut sent)).await {
-            Ok(answer) => answer,
-            Err(_) if sent => Err(Failure::Final(Error::unknown("no answer in time"))),
-            Err(_) => Err(Failure::Final(Error::not_sent("no connection in time"))),
+        loop {
+            let request = packed(commands);
+            let chosen = self.pool.choose(request.len(), || self.open(), deadline).await;
+            let chosen = chosen.map_err(Failure::Final)?;
+            let answer = chosen.connection.request(request, commands.len(), deadline).await;
+            return Err(match answer {
+                Ok(replies) => return Ok(replies),
+                Err(Unanswered::NotSent(source)) if chosen.is_new => {
+                    Failure::Final(Error::not_sent("no connection").with_source(source))
+                }
+                // Any request may be sent again, over the next connection.
+                Err(Unanswered::NotSent(_)) => continue,
+                Err(Unanswered::Broke(source)) => Failure::Interrupted(source),
+                Err(Unanswered::TooLong(reason)) => Failure::Final(Error::unknown(reason)),
+                Err(Unanswered::OutOfTime { sent: true }) => {
+                    Failure::Final(Error::unknown("no answer in time"))
+                }
+                Err(Unanswered::OutOfTime { sent: false }) => {
+                    Failure::Final(Error::not_sent("no connection in time"))
+                }
+            });
         }
     }
 
     async fn connect(&self, deadline: Instant) -> Result<(), Error> {
-        let open = async {
-            let _opening = self.opening.lock().await;
-            let wire = match self.take_idle().await {
-                Some(wire) => wire,
-                None => self.new_connection().await?,
-            };
-            self.put_back(Some(wire));
-            Ok(())
-        };
-        timeout_at(deadline, open).await.unwrap_or_else(|_| Err(Error::not_sent("no connection in time")))
+        self.pool.connect(|| self.open(), deadline).await
     }
 
     async fn subscribe(
@@ -256,7 +196,7 @@ impl Transport for Resp {
         deadline: Instant,
     ) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
         let subscribed = async {
-            let wire = self.new_connection().await?;
+            let wire = self.server.connect().await?;
             let messages = subscription::subscribe(wire, channel).await;
             let messages =
                 messages.map_err(|error| Error::not_sent("no connection").with_source(error))??;
@@ -306,28 +246,6 @@ mod tests {
         (url, certificate)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn connections_that_were_idle_for_long_are_dropped() {
-        let redis = Resp::new(&Secret::new("redis://host")).unwrap();
-        let ends: Vec<_> = (0..3)
-            .map(|_| {
-                let (ours, theirs) = tokio::io::duplex(64);
-                redis.put_back(Some(Wire::new(Box::new(ours))));
-                theirs
-            })
-            .collect();
-        tokio::time::advance(MAX_IDLE / 2).await;
-        // The connection that is in use stays; the idle ones are closed.
-        assert!(redis.take_idle().await.is_some());
-        tokio::time::advance(MAX_IDLE / 2).await;
-        let (ours, _theirs) = tokio::io::duplex(64);
-        redis.put_back(Some(Wire::new(Box::new(ours))));
-        assert_eq!(redis.idle().len(), 1);
-        tokio::time::advance(MAX_IDLE).await;
-        assert!(redis.take_idle().await.is_none());
-        drop(ends);
-    }
-
     #[tokio::test]
     #[ignore = "needs redis-server"]
     async fn commands_go_through_tls_to_a_server_that_is_trusted_and_to_no_other() {
@@ -343,7 +261,7 @@ mod tests {
         let friend = Resp::new(&url).unwrap();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate).unwrap();
-        assert!(friend.tls.set(Arc::new(tls::client_config(roots.roots)).into()).is_ok());
+        assert!(friend.server.tls.set(Arc::new(tls::client_config(roots.roots)).into()).is_ok());
         let friend = Redis(Scripted::over(friend)).timeout(patient);
         assert!(matches!(friend.commit(&put).await.unwrap(), Commit::Applied(_)));
         let mut rings = friend.watch(&Channel::new("c").unwrap()).await.unwrap();

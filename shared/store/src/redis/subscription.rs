@@ -27,7 +27,7 @@ pub(super) async fn subscribe(
     mut wire: Wire,
     channel: &str,
 ) -> io::Result<Result<impl Stream<Item = Result<(), Error>> + use<>, Error>> {
-    wire.write(&[Command::of(["SUBSCRIBE", channel])], &mut false).await?;
+    wire.write(&[Command::of(["SUBSCRIBE", channel])]).await?;
     match wire.replies.next().await? {
         Reply::Error(error) => return Ok(Err(error.into())),
         reply if reply.is_pubsub("subscribe") => {}
@@ -46,12 +46,12 @@ async fn next_message(wire: &mut Wire) -> io::Result<()> {
     loop {
         if timeout(PING_AFTER, wire.replies.begins()).await.is_err() {
             let answered = async {
-                wire.write(&[Command::of(["PING"])], &mut false).await?;
+                wire.write(&[Command::of(["PING"])]).await?;
                 wire.replies.begins().await
             };
             timeout(ANSWER_TIMEOUT, answered).await??;
         }
-        // A message that another one waits for is read at once.
+        // Once a message has begun, the rest must arrive within the time limit.
         if timeout(ANSWER_TIMEOUT, wire.replies.next()).await??.is_pubsub("message") {
             return Ok(());
         }

@@ -492,27 +492,6 @@ async fn many_callers_at_once_share_a_bounded_number_of_connections() {
 }
 
 #[tokio::test]
-async fn a_caller_that_finds_no_free_connection_in_time_has_sent_nothing() {
-    let server = Broken::accepts_and_never_answers().await;
-    let store = support::store(&support::redis(format!("redis://{}", server.addr()), 5_000));
-    let swap = Batch::new().put(&Names::new().key("k"), Expect::Is("old".into()), "new", HOUR);
-    // Each takes a connection, and none gives it back: nobody polls them any more.
-    let mut held: Vec<_> = (0..32).map(|_| store.commit(&swap)).collect();
-    while server.connections() < 32 {
-        for call in &mut held {
-            assert!(call.now_or_never().is_none());
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let error = store.commit(&swap).await.expect_err("no free connection");
-    assert!(error.is_retryable() && !error.maybe_applied(), "{error:?}");
-    assert_eq!(server.connections(), 32);
-    drop(held);
-    let error = store.commit(&swap).await.expect_err("no answer");
-    assert!(error.maybe_applied(), "{error:?}");
-}
-
-#[tokio::test]
 #[ignore = "needs redis-server"]
 async fn the_reply_of_a_caller_that_gave_up_goes_to_nobody_else() {
     let redis = Redis::start().await;
