@@ -61,6 +61,20 @@ impl Script {
         }
         Ok(Script(lines))
     }
+
+    /// Its requests under `id`.
+    pub fn requests(&mut self, id: &str) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.0.iter_mut().map(|line| line.under(id))
+    }
+}
+
+impl Line {
+    fn under(&mut self, id: &str) -> &[u8] {
+        for hole in &self.holes {
+            self.request[*hole..*hole + ID_LENGTH].copy_from_slice(id.as_bytes());
+        }
+        &self.request
+    }
 }
 
 /// Before what the SDK makes up anew for every transaction.
@@ -89,10 +103,7 @@ impl Connection {
     /// Says `script` under `id`.
     pub async fn say(&mut self, script: &mut Script, id: &str) -> Result<()> {
         for line in &mut script.0 {
-            for hole in &line.holes {
-                line.request[*hole..*hole + ID_LENGTH].copy_from_slice(id.as_bytes());
-            }
-            self.stream.write_all(&line.request).await?;
+            self.stream.write_all(line.under(id)).await?;
             let mut filled = 0;
             loop {
                 if filled == self.buffer.len() {

@@ -5,6 +5,7 @@ pub mod bare;
 pub mod chart;
 pub mod contestant;
 pub mod distant;
+pub mod multiplexed;
 pub mod orders;
 pub mod ours;
 pub mod programs;

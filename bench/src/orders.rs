@@ -81,6 +81,8 @@ pub enum Side {
     Ours,
     /// The same bytes over a bare socket.
     Bare,
+    /// The same commands over the `redis` crate's multiplexed connection.
+    Multiplexed,
 }
 
 /// One order, one line.

@@ -1,4 +1,4 @@
-//! Our contestant: makes calls through the API and over bare sockets, in one process and one thread, as on Lambda.
+//! Our contestant: makes calls through the API, over bare sockets and through the `redis` crate, in one process and one thread, as on Lambda.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::bare::{Connection, Script, id};
+use crate::multiplexed::{self, Commands};
 use crate::orders::{Answer, Call, Counted, Measure, Measured, Order, Side};
 use crate::ours::{Ours, given};
 use crate::recorder::{Exchange, Recorder, counted};
@@ -124,6 +125,24 @@ impl Worker {
                 let used = tally.time_with(callers).await?;
                 self.connections.insert(order.store.clone(), used.into_iter().chain(rest).collect());
                 Ok(())
+            }
+            Side::Multiplexed => {
+                let some = self.id_for(call, 0);
+                let commands = Commands::new(self.script(call, &order.store).await?, &some)?;
+                let connection = multiplexed::connect(&self.address(&order.store)?).await?;
+                let callers = plans.into_iter().map(|ids| {
+                    let (mut commands, mut connection) = (commands.clone(), connection.clone());
+                    async move {
+                        let mut took = Vec::with_capacity(ids.len());
+                        for id in &ids {
+                            let start = Instant::now();
+                            commands.make(&mut connection, id).await?;
+                            took.push(start.elapsed());
+                        }
+                        Ok::<_, Error>(took)
+                    }
+                });
+                tally.time(callers).await
             }
         }
     }
