@@ -115,6 +115,11 @@ impl Attempt {
             months.keep_ids(now);
         }
         let step = self.step(there.get(book.last_transaction()), &months)?;
+        // Another program may have written the entry that a note overwrites.
+        let overwritten = step.before().and_then(|entry| Moment::parse_id(entry.id()));
+        if let (Change::Note(_), Some(id), Some(now)) = (&self.change, overwritten, now) {
+            months.add_foreign_id(id, now);
+        }
         let mut adds_id = false;
         let ids = step.entries.iter().filter_map(|entry| Moment::parse_id(entry.id()));
         for (id, now) in ids.filter_map(|id| Some((id, now?))) {

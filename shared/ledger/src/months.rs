@@ -89,6 +89,11 @@ impl Months {
         self.given_ids = Some(self.given_ids(now));
     }
 
+    /// Adds the id of an entry that another program wrote, known at `now`.
+    pub(crate) fn add_foreign_id(&mut self, id: Moment, now: Moment) {
+        self.given_ids.get_or_insert_default().add(id, now);
+    }
+
     /// Adds the id of an entry of the chat, made at `now`.
     pub(crate) fn add_id(&mut self, id: Moment, now: Moment) {
         self.given_ids.get_or_insert_default().add(id, now);

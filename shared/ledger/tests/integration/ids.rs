@@ -261,6 +261,20 @@ async fn the_list_stays_small_however_many_entries_there_are() {
 }
 
 #[tokio::test]
+async fn the_id_of_an_entry_that_another_program_wrote_is_not_given_after_it_was_overwritten() {
+    let mut world = World::new();
+    let id = world.at(-MINUTE).id();
+    let foreign = json!({"交易ID": id, "品項": "藥"}).to_string();
+    let batch = Batch::new().put(world.book.last_transaction(), Expect::Absent, foreign, Ttl::Forever);
+    let _ = world.store.commit(&batch).await.unwrap();
+    world.given.insert(id);
+    world.now = world.at(2 * DAY);
+    world.happens(&Op::Note(0, 1, None)).await;
+    world.happens(&Op::Note(-2 * DAY - MINUTE, 1, None)).await;
+    assert_eq!(world.kept().await, world.entries);
+}
+
+#[tokio::test]
 async fn the_ids_of_a_list_of_version_0_2_are_not_given_again() {
     for put in ["20261120-100000", "20990101-000000"] {
         let mut world = World::new();
