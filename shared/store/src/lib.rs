@@ -98,7 +98,8 @@ pub trait Store: Debug + Send + Sync {
     /// supports it. (The README names two rare cases in which Redis applies a batch after batches that follow it.)
     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>>;
 
-    /// Up to `limit` records of `log` after a position, or from the oldest, in commit order.
+    /// Up to `limit` records of `log` after a position, or from the oldest, in commit order. A limit of 0 gives none, whatever has
+    /// that name.
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error>;
 
     /// A stream of notifications: an item after every publish on `channel`, from the moment this call has returned.

@@ -245,6 +245,9 @@ impl Store for Memory {
     }
 
     async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
         let state = self.state();
         let records = state.records(log, Instant::now())?;
         let newer = records.iter().filter(|record| after < Some(record.position));

@@ -19,6 +19,8 @@ mod signer;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -61,7 +63,8 @@ pub struct DynamoDb {
     access: Access,
     timeout: Duration,
     poll_interval: Duration,
-    skew: i64,
+    /// By how many milliseconds the clock is ahead. Only tests set it.
+    skew: Arc<AtomicI64>,
 }
 
 impl fmt::Debug for DynamoDb {
@@ -105,7 +108,13 @@ impl DynamoDb {
     }
 
     fn over(access: Access, table: String) -> DynamoDb {
-        DynamoDb { table, access, timeout: DEFAULT_TIMEOUT, poll_interval: DEFAULT_POLL_INTERVAL, skew: 0 }
+        DynamoDb {
+            table,
+            access,
+            timeout: DEFAULT_TIMEOUT,
+            poll_interval: DEFAULT_POLL_INTERVAL,
+            skew: Arc::default(),
+        }
     }
 
     /// Sets the address, for a server that is not the region's own.
@@ -133,12 +142,20 @@ impl DynamoDb {
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn with_skew(self, millis: i64) -> DynamoDb {
-        DynamoDb { skew: millis, ..self }
+        self.with_clock(Arc::new(AtomicI64::new(millis)))
+    }
+
+    /// The same store with a clock that a test moves: it is ahead by so many milliseconds.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_clock(self, ahead: Arc<AtomicI64>) -> DynamoDb {
+        DynamoDb { skew: ahead, ..self }
     }
 
     fn now(&self) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(now.as_millis()).unwrap_or(u64::MAX).saturating_add_signed(self.skew)
+        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        millis.saturating_add_signed(self.skew.load(Ordering::Relaxed))
     }
 
     /// Commits batches one after the other. Those that can be joined are one transaction.

@@ -1,12 +1,24 @@
 //! Random batches from a seed: the same seed gives the same batches. They compare a backend with the in-memory store,
 //! which is the oracle.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::testing::conformance::Names;
-use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Record, Store, Ttl, Value, Write};
+use crate::{Batch, Commit, Error, Expect, Keep, Key, Log, Position, Store, Ttl, Value, Write};
+
+/// Every TTL is a number of hours and a half, and time passes by whole hours: no expiry is nearer than half an hour to a
+/// call, however slow the machine is.
+const TTLS: [Ttl; 4] = [Ttl::Forever, half_past(0), half_past(1), half_past(4)];
+
+const fn half_past(hours: u64) -> Ttl {
+    Ttl::Of(Duration::from_secs(hours * 3600 + 1800))
+}
+
+/// By how many hours time passes at once. Short lives end within an hour; what a backend keeps of a log that is gone ends within
+/// days or weeks.
+const PAUSES: [u64; 8] = [1, 1, 1, 2, 2, 4, 3 * 24, 70 * 24];
 
 /// A small deterministic random number generator (splitmix64), not for cryptography.
 #[derive(Clone, Debug)]
@@ -43,6 +55,8 @@ impl Random {
 pub struct Field {
     keys: Vec<Key>,
     logs: Vec<Log>,
+    /// A log that is sometimes trimmed. A backend may keep more of its records than asked.
+    trimmed: Log,
 }
 
 impl Field {
@@ -51,7 +65,8 @@ impl Field {
         Field {
             // The last is also the name of a log: the first write decides which of the two it is.
             keys: ["a", "b", "鍵 🔑", "d", "x"].map(|name| names.key(name)).to_vec(),
-            logs: ["x", "y"].map(|name| names.log(name)).to_vec(),
+            logs: ["x", "y", "z"].map(|name| names.log(name)).to_vec(),
+            trimmed: names.log("z"),
         }
     }
 
@@ -66,17 +81,15 @@ impl Field {
             2 => Expect::Is(text(random)),
             _ => Expect::AbsentOr(text(random)),
         };
-        let ttl = |random: &mut Random| match random.below(3) {
-            0 => Ttl::Forever,
-            _ => Ttl::Of(Duration::from_secs(3600)),
-        };
+        let ttl = |random: &mut Random| *random.of(&TTLS);
         let mut batch = Batch::new();
         let mut appends = 0;
         // Sometimes a key is named twice, and both stores must reject the batch.
         for log in &self.logs {
             match random.below(12) {
                 0..3 => {
-                    let keep = Keep { about: None, ttl: ttl(random) };
+                    let about = (*log == self.trimmed).then(|| 1 + random.below(3));
+                    let keep = Keep { about, ttl: ttl(random) };
                     for _ in 0..1 + random.below(3) {
                         batch = batch.append(log, text(random), keep);
                         appends += 1;
@@ -110,23 +123,59 @@ impl Field {
         if random.below(2) == 0 { batch.likely() } else { batch }
     }
 
-    /// The values of all keys, then the records of all logs.
-    async fn state(&self, store: &Arc<dyn Store>, given: &Positions) -> Result<Vec<String>, Error> {
-        let mut state = Vec::new();
+    /// Reads some keys at once, or a log from somewhere on, from both stores.
+    async fn compare_reads(&self, random: &mut Random, sides: &mut [Side<'_>; 2]) -> Result<Compared, Error> {
+        if random.below(2) == 0 {
+            let first = random.below(self.keys.len());
+            let keys = &self.keys[first..first + 1 + random.below(self.keys.len() - first)];
+            return compare(sides, async |side| side.values(keys).await).await;
+        }
+        let log = random.of(&self.logs);
+        let given = sides[0].given.get(log.as_str()).map_or(0, Vec::len);
+        let after = if given == 0 { None } else { random.below(given + 1).checked_sub(1) };
+        // What is trimmed is read to its end, where both stores agree.
+        let limit = if *log == self.trimmed { 1000 } else { random.below(6) };
+        self.compare_logs(sides, log, after, limit).await
+    }
+
+    async fn compare_logs(
+        &self,
+        sides: &mut [Side<'_>; 2],
+        log: &Log,
+        after: Option<usize>,
+        limit: usize,
+    ) -> Result<Compared, Error> {
+        let compared = compare(sides, async |side| side.records(log, after, limit).await).await?;
+        let may_have_more = *log == self.trimmed && compared.1.ends_with(&compared.0);
+        Ok(if may_have_more { (compared.0.clone(), compared.0) } else { compared })
+    }
+
+    /// The values of all keys, and the records of all logs.
+    async fn compare_all(&self, sides: &mut [Side<'_>; 2]) -> Result<Compared, Error> {
+        let mut all = (Vec::new(), Vec::new());
         for key in &self.keys {
-            let value = comparable(store.get(key).await)?;
-            state.push(format!("{:?}", value.map(|there| there.map(|text| given.plain(&text)))));
+            let (expected, there) =
+                compare(sides, async |side| side.values(std::slice::from_ref(key)).await).await?;
+            all.0.extend(expected);
+            all.1.extend(there);
         }
         for log in &self.logs {
-            match comparable(store.read(log, None, 1000).await)? {
-                Ok(records) => state.extend(records.into_iter().map(|Record { position, text }| {
-                    format!("{}: {text}", given.plain(&position.to_string()))
-                })),
-                Err(other_kind) => state.push(other_kind),
-            }
+            let (expected, there) = self.compare_logs(sides, log, None, 1000).await?;
+            all.0.extend(expected);
+            all.1.extend(there);
         }
-        Ok(state)
+        Ok(all)
     }
+}
+
+/// What the oracle answers, and what the store does.
+type Compared = (Vec<String>, Vec<String>);
+
+async fn compare<'a>(
+    [oracle, store]: &mut [Side<'a>; 2],
+    mut ask: impl AsyncFnMut(&mut Side<'a>) -> Result<Vec<String>, Error>,
+) -> Result<Compared, Error> {
+    Ok((ask(oracle).await?, ask(store).await?))
 }
 
 /// Turns the error that a name is of the other kind into a result that can be compared.
@@ -141,34 +190,69 @@ fn sequenced(seq: u64) -> String {
     format!(r#"{{"seq":{seq},"note":"事件"}}"#)
 }
 
-/// The positions that a store has returned. Two stores return different positions, so each position is replaced by the
-/// same text before the stores are compared.
-#[derive(Default)]
-struct Positions(HashSet<String>);
+/// One of the two stores, and the positions that it has returned. Two stores return different positions: a value that is one is
+/// compared as such, and a record by the number of its append.
+struct Side<'a> {
+    store: &'a Arc<dyn Store>,
+    given: HashMap<String, Vec<Position>>,
+    texts: HashSet<String>,
+}
 
-impl Positions {
-    fn plain(&self, text: &str) -> String {
-        if self.0.contains(text) { "a position".to_owned() } else { text.to_owned() }
+impl<'a> Side<'a> {
+    fn new(store: &'a Arc<dyn Store>) -> Side<'a> {
+        Side { store, given: HashMap::new(), texts: HashSet::new() }
     }
 
-    async fn answers(&mut self, store: &Arc<dyn Store>, round: &[Batch]) -> Vec<String> {
+    fn plain(&self, text: &str) -> String {
+        if self.texts.contains(text) { "a position".to_owned() } else { text.to_owned() }
+    }
+
+    async fn values(&self, keys: &[Key]) -> Result<Vec<String>, Error> {
+        Ok(match comparable(self.store.get_all(keys).await)? {
+            Ok(values) => values
+                .iter()
+                .map(|value| format!("{:?}", value.as_deref().map(|it| self.plain(it))))
+                .collect(),
+            Err(other_kind) => vec![other_kind],
+        })
+    }
+
+    /// Records after that of the append with this number.
+    async fn records(&self, log: &Log, after: Option<usize>, limit: usize) -> Result<Vec<String>, Error> {
+        let given = self.given.get(log.as_str()).map_or(&[][..], Vec::as_slice);
+        let number = |position| given.iter().position(|given| *given == position);
+        let after = after.and_then(|n| given.get(n).copied());
+        Ok(match comparable(self.store.read(log, after, limit).await)? {
+            Ok(records) => records
+                .iter()
+                .map(|record| format!("{:?}: {}", number(record.position), self.plain(&record.text)))
+                .collect(),
+            Err(other_kind) => vec![other_kind],
+        })
+    }
+
+    async fn answers(&mut self, round: &[Batch]) -> Vec<String> {
         // Where only the client can compare a state, its batch may run after the others of its round.
         let compares = |write: &Write| matches!(write, Write::PutIfNewer { .. });
         let mut answers = Vec::new();
         if round.len() > 1 && !round.iter().flat_map(Batch::writes).any(compares) {
-            answers = store.commit_each(round).await;
+            answers = self.store.commit_each(round).await;
         } else {
             for batch in round {
-                answers.push(store.commit(batch).await);
+                answers.push(self.store.commit(batch).await);
             }
         }
-        answers.into_iter().map(|answer| self.answer(answer)).collect()
+        round.iter().zip(answers).map(|(batch, answer)| self.answer(batch, answer)).collect()
     }
 
-    fn answer(&mut self, answer: Result<Commit, Error>) -> String {
+    fn answer(&mut self, batch: &Batch, answer: Result<Commit, Error>) -> String {
         match answer {
             Ok(Commit::Applied(positions)) => {
-                self.0.extend(positions.iter().map(Position::to_string));
+                let appended = batch.writes().iter().filter(|write| matches!(write, Write::Append { .. }));
+                for (log, position) in appended.filter_map(Write::name).zip(&positions) {
+                    self.texts.insert(position.to_string());
+                    self.given.entry(log.to_owned()).or_default().push(*position);
+                }
                 format!("applied, {} appended", positions.len())
             }
             Ok(Commit::Refused(refusal)) => {
@@ -182,30 +266,52 @@ impl Positions {
 }
 
 /// The first difference between two stores under the same random batches, `None` if there is none. Some batches are
-/// committed alone, others in rounds of up to four.
+/// committed alone, others in rounds of up to four; keys and logs are read in between.
 pub async fn difference(
     oracle: &Arc<dyn Store>,
     store: &Arc<dyn Store>,
     seed: u64,
     batches: usize,
 ) -> Result<Option<String>, Error> {
+    difference_over_time(oracle, store, seed, batches, None::<fn(Duration) -> std::future::Ready<()>>).await
+}
+
+/// As [`difference`], and now and then time passes: `pass` moves the clocks of both stores by so much.
+pub async fn difference_over_time(
+    oracle: &Arc<dyn Store>,
+    store: &Arc<dyn Store>,
+    seed: u64,
+    batches: usize,
+    mut pass: Option<impl AsyncFnMut(Duration)>,
+) -> Result<Option<String>, Error> {
     let names = Names::new();
     let field = Field::new(&names);
     let mut random = Random::new(seed);
-    let mut told = [Positions::default(), Positions::default()];
+    let mut sides = [Side::new(oracle), Side::new(store)];
     let mut left = batches;
     while left > 0 {
-        let round: Vec<Batch> =
-            (0..left.min(1 + random.below(4))).map(|_| field.batch(&mut random)).collect();
-        left -= round.len();
-        let expected = told[0].answers(oracle, &round).await;
-        let answers = told[1].answers(store, &round).await;
-        if expected != answers {
-            let n = batches - left - round.len();
-            return Ok(Some(format!("seed {seed}, from batch {n} {round:?}: {expected:?} / {answers:?}")));
+        let n = batches - left;
+        let (what, (expected, there)) = match random.below(8) {
+            0 | 1 => ("reads".to_owned(), field.compare_reads(&mut random, &mut sides).await?),
+            2 => {
+                let hours = *random.of(&PAUSES);
+                if let Some(pass) = &mut pass {
+                    pass(Duration::from_secs(hours * 3600)).await;
+                }
+                (format!("{hours} hours"), field.compare_all(&mut sides).await?)
+            }
+            _ => {
+                let round: Vec<Batch> =
+                    (0..left.min(1 + random.below(4))).map(|_| field.batch(&mut random)).collect();
+                left -= round.len();
+                let answers = compare(&mut sides, async |side| Ok(side.answers(&round).await)).await?;
+                (format!("{round:?}"), answers)
+            }
+        };
+        if expected != there {
+            return Ok(Some(format!("seed {seed}, from batch {n}, {what}: {expected:?} / {there:?}")));
         }
     }
-    let expected = field.state(oracle, &told[0]).await?;
-    let state = field.state(store, &told[1]).await?;
-    Ok((expected != state).then(|| format!("seed {seed}, in the end: {expected:?} / {state:?}")))
+    let (expected, there) = field.compare_all(&mut sides).await?;
+    Ok((expected != there).then(|| format!("seed {seed}, in the end: {expected:?} / {there:?}")))
 }

@@ -254,7 +254,10 @@ pub async fn a_log_keeps_its_newest_records(store: Arc<dyn Store>) {
 }
 
 pub async fn a_log_is_read_from_any_position_and_to_any_limit(store: Arc<dyn Store>) {
-    let log = Names::new().log("log");
+    let names = Names::new();
+    let (log, text) = (names.log("log"), names.key("text"));
+    applied(&store, Batch::new().put(&text, Expect::Absent, "no log", HOUR)).await;
+    assert_eq!(store.read(&names.log("text"), None, 0).await, Ok(Vec::new()), "nothing is asked for");
     let mut positions = Vec::new();
     for n in 0..3 {
         let batch = Batch::new().append(&log, n.to_string(), Keep::all_for(HOUR));
