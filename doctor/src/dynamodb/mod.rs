@@ -169,7 +169,7 @@ async fn settings(table: &Table, tried: impl Iterator<Item = &Tried> + Clone, re
         Ok(answer) => {
             let table = &answer["Table"];
             report.add(match table["TableStatus"].as_str() {
-                Some("ACTIVE" | "UPDATING") => Finding::ok(OF, TABLE, "active"),
+                Some("ACTIVE" | "UPDATING") => active(table),
                 _ => Finding::wrong(
                     OF,
                     TABLE,
@@ -201,6 +201,19 @@ async fn settings(table: &Table, tried: impl Iterator<Item = &Tried> + Clone, re
     }
     report.add(ttl);
     report.add(recovery);
+}
+
+/// In a global table a condition is judged in one region: writes of two regions are not compared.
+fn active(table: &Value) -> Finding {
+    let replicas = table["Replicas"].as_array().map_or(&[][..], Vec::as_slice);
+    if replicas.is_empty() {
+        return Finding::ok(OF, TABLE, "active");
+    }
+    let regions: Vec<&str> = replicas.iter().filter_map(|replica| replica["RegionName"].as_str()).collect();
+    let seen =
+        format!("active, and a global table (also in {}): two regions can both commit", regions.join(", "));
+    let remedy = "Let all functions use the table in one region, and no other program write to its replicas.";
+    Finding::warning(OF, TABLE, seen, remedy)
 }
 
 fn no_table(seen: &str, report: &mut Report) {

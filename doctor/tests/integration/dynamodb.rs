@@ -223,6 +223,30 @@ async fn a_table_without_point_in_time_recovery_is_a_warning() {
 }
 
 #[tokio::test]
+async fn a_global_table_is_a_warning_because_two_of_its_regions_can_both_commit() {
+    let description = json!({ "Table": {
+        "TableStatus": "ACTIVE",
+        "KeySchema": [
+            { "AttributeName": "pk", "KeyType": "HASH" },
+            { "AttributeName": "sk", "KeyType": "RANGE" },
+        ],
+        "AttributeDefinitions": [
+            { "AttributeName": "pk", "AttributeType": "S" },
+            { "AttributeName": "sk", "AttributeType": "S" },
+        ],
+        "Replicas": [{ "RegionName": "eu-west-1", "ReplicaStatus": "ACTIVE" }],
+    } });
+    let environment = dynamodb().await;
+    let findings = found_with(&environment, move |operation, _| {
+        (operation == "DescribeTable").then(|| answer(200, &description))
+    });
+    let findings = findings.await;
+    let (check, status, seen, remedy) = only_fault(&findings);
+    assert_eq!((check, status), ("table", Status::Warning));
+    assert!(seen.contains("eu-west-1") && remedy.contains("one region"), "{seen} {remedy}");
+}
+
+#[tokio::test]
 async fn a_service_that_fails_is_not_a_wrong_region() {
     let findings = found_with(&dynamodb().await, |_, _| Some(answer(503, &json!({})))).await;
     let (check, status, _, remedy) = only_fault(&findings);
