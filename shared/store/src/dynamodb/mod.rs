@@ -1,11 +1,12 @@
-//! DynamoDB: one table, a conditional write for a batch of one, a transaction for more.
+//! DynamoDB: one table. A batch that changes one item is a conditional write, one that changes or checks several is a transaction, and
+//! a check alone is a read. Batches of a `commit_each` that name a log or a state in common are joined, where that is possible.
 //!
 //! The steps of `memory.rs` are one request here: *check* is its conditions, *append* and *set* are its items. Some
 //! conditions compare a value that the caller does not know (a log's last position, the stored sequence number): it is
 //! read first. DynamoDB has no pub/sub, so *publish* does nothing: a watcher polls, and reads the log on every tick.
 //!
 //! Expiry is decided by the caller's clock. With clock skew, two callers may hold a lease at the same time, but only
-//! one of them can commit under it.
+//! one of them can commit under it. A global table judges a condition in one region only: in two regions both can commit.
 
 mod clear;
 mod client;

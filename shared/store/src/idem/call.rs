@@ -70,6 +70,18 @@ impl Call {
 
     /// Ties the key to this value as JSON, whatever the order of its maps. A call whose payload cannot be written as JSON
     /// ends with [`Error::InvalidPayload`].
+    ///
+    /// The order of a list counts. JSON writes a `HashSet` as a list, in an order that differs from one set to the next also if
+    /// they are equal: a retry would be refused as a [mismatch](Error::Mismatch). Use a `BTreeSet` in the payload, or sort a
+    /// list of its members:
+    ///
+    /// ```
+    /// # use std::{collections::{BTreeSet, HashSet}, sync::Arc};
+    /// # use onetap_store::{Memory, idem::Idempotency};
+    /// # let idem = Idempotency::new(Arc::new(Memory::new()));
+    /// let tags = HashSet::from(["new", "paid"]);
+    /// let call = idem.call("order:42").payload(&tags.iter().collect::<BTreeSet<_>>());
+    /// ```
     pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Call {
         match serde_json::to_value(payload) {
             Ok(mut json) => {

@@ -133,7 +133,9 @@ pub const MAX_KEY: usize = 256;
 /// whatever its characters are. (In JSON a `Vec<u8>` is a list of numbers, two to four bytes each; base64 is shorter.) The
 /// layers count the bytes of an answer's body.
 ///
-/// A store may take less: DynamoDB 400 KB, and as JSON writes it.
+/// A store may take less ([`Store::max_value`]): a record on DynamoDB has 396 KiB, as JSON writes it. That
+/// is a text of nearly so much, half of it if all of it is quotes, and 297 KiB of a binary answer, which the layers keep as
+/// base64. What is larger is returned once and not kept: a repeat gets [`Error::NotKept`], and no second run.
 pub const MAX_RESULT: usize = 1 << 20;
 
 /// A SHA-256 hash, in hex, over several parts with their lengths, so that no two lists of parts have the same input. It is for

@@ -167,6 +167,7 @@ on_every_backend! {
     keys_are_scoped_by_method_path_and_caller
     a_large_answer_is_given_once_and_its_repeat_is_told_so
     an_answers_size_is_that_of_its_body_and_not_of_its_record
+    what_is_kept_of_an_answer_ends_where_the_stores_values_do
 }
 
 /// Charges an order, unless its amount is zero.
@@ -301,6 +302,31 @@ async fn a_large_answer_is_given_once_and_its_repeat_is_told_so(store: Arc<dyn S
     assert_eq!(again.status(), 409);
     assert!(again.problem().contains("not kept"));
     assert_eq!(asked.times(), 1);
+}
+
+/// On DynamoDB a record has 396 KiB, of which the rest of the record takes a little. Elsewhere an answer of 1 MiB is kept.
+async fn what_is_kept_of_an_answer_ends_where_the_stores_values_do(store: Arc<dyn Store>) {
+    for (byte, most) in [(b'x', 395), (b'"', 197), (255, 296)] {
+        for kib in [most, most + 2] {
+            let asked = Asked::default();
+            let counted = asked.clone();
+            let service = layer(&store).layer(tower::service_fn(move |_: Request<Body>| {
+                counted.next();
+                std::future::ready(Ok::<_, Infallible>(Response::new(Full::from(vec![byte; kib << 10]))))
+            }));
+            let key = unique_token();
+            let first = ask(&service, post("/a", Some(&key), "body")).await;
+            assert_eq!(first.body.len(), kib << 10);
+            let again = ask(&service, post("/a", Some(&key), "body")).await;
+            if kib == most || store.max_value() > 6 << 20 {
+                assert_eq!(again.header("idempotency-replayed"), Some("true"), "{kib} KiB of {byte}");
+                assert!(again.body == first.body, "{kib} KiB of {byte}");
+            } else {
+                assert!(again.status() == 409 && again.problem().contains("not kept"), "{kib} KiB of {byte}");
+            }
+            assert_eq!(asked.times(), 1);
+        }
+    }
 }
 
 /// As records, quotes take twice as much as they are, control characters six times, and other bytes a third more.

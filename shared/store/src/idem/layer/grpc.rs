@@ -16,7 +16,7 @@
 //! | a repeat with another message | `FAILED_PRECONDITION` |
 //! | the first is still being handled, past the wait | `ABORTED` |
 //! | two keys that differ, or an invalid one | `INVALID_ARGUMENT` |
-//! | the answer was over 1 MiB | the first gets it; a repeat gets `ALREADY_EXISTS`, never a second run |
+//! | the answer was over 1 MiB or over what [the store keeps](crate::idem::MAX_RESULT) | the first gets it; a repeat gets `ALREADY_EXISTS`, never a second run |
 //! | the answer broke off before its status | `INTERNAL`; a repeat gets `ALREADY_EXISTS`, never a second run |
 //! | the message is [over 1 MiB](GrpcIdempotencyLayer::max_request) | `RESOURCE_EXHAUSTED`; it was read no further |
 //! | the store is down | `UNAVAILABLE`; the service was not asked |

@@ -12,7 +12,7 @@
 //! | the first is still being handled, past the wait | 409 with `Retry-After` |
 //! | the first answer was not kept | the service is asked again |
 //! | two keys that differ, an invalid one, or none where [one is required](IdempotencyLayer::required) | 400 |
-//! | the answer's body is over 1 MiB, or streams | the first gets it; a repeat gets 409, never a second run |
+//! | the answer's body is over 1 MiB or over what [the store keeps](crate::idem::MAX_RESULT), or streams | the first gets it; a repeat gets 409, never a second run |
 //! | the answer's body breaks midway | 502; a repeat of one that would be kept gets 409, never a second run |
 //! | the request's body is [over 1 MiB](IdempotencyLayer::max_request) | 413; it was read no further |
 //! | the store is down | 503; the service was not asked |

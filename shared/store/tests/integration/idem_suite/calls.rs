@@ -1,6 +1,6 @@
 //! One caller after another.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use onetap_store::idem::{Consumed, Failure, Policy};
 use serde_json::value::RawValue;
@@ -195,6 +195,21 @@ pub async fn an_input_that_the_function_changes_keeps_its_fingerprint(store: Arc
         });
         assert_eq!(left.await.unwrap().into_value(), 0);
     }
+}
+
+/// A list has an order, and JSON writes a set as a list.
+pub async fn a_payload_that_is_a_set_is_the_same_if_it_is_sorted(store: Arc<dyn Store>) {
+    let (idem, key, runs) = (engine(&store, LONG), fresh("set"), Runs::default());
+    // Two equal sets have the same order once in 64! times.
+    let set = || (0..64).collect::<HashSet<usize>>();
+    for _ in 0..8 {
+        let call = idem.call(&key).payload(&set().iter().collect::<BTreeSet<_>>());
+        assert_eq!(call.execute(|| runs.number()).await.unwrap().into_value(), 1);
+    }
+    let key = fresh("unsorted set");
+    assert_eq!(idem.call(&key).payload(&set()).execute(|| runs.number()).await.unwrap().into_value(), 2);
+    let again = idem.call(&key).payload(&set()).execute(|| runs.number()).await;
+    assert!(matches!(again, Err(Error::Mismatch)), "{again:?}");
 }
 
 pub async fn a_payloads_maps_have_no_order(store: Arc<dyn Store>) {

@@ -61,6 +61,7 @@ macro_rules! idem_promises {
             the_same_payload_replays_and_another_is_refused
             another_payload_is_refused_while_the_first_runs
             an_input_that_the_function_changes_keeps_its_fingerprint
+            a_payload_that_is_a_set_is_the_same_if_it_is_sorted
             a_payloads_maps_have_no_order
             a_result_over_a_mebibyte_is_returned_and_not_kept
             a_failure_over_a_mebibyte_is_returned_and_not_kept
