@@ -1,8 +1,10 @@
 //! One call of a key: what is asked, how it begins, and the ways to run it.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -224,7 +226,7 @@ impl Call {
         let answer = match self.begin().await {
             Ok(Begun::Mine(mut run)) => {
                 let mut owner = self.owner(&mut run);
-                let ended = owner.renewing(f()).await;
+                let ended = unwinding(&mut owner, f).await;
                 self.conclude(owner, ended, form).await.map(Returned::Executed)
             }
             Ok(Begun::Done(done)) => done.read(form.read_failure).map(Returned::Replayed),
@@ -243,7 +245,7 @@ impl Call {
         let answer = match call.begin().await {
             Ok(Begun::Mine(mut run)) => {
                 let mut owner = call.owner(&mut run);
-                let ended = owner.renewing(f()).await.map_err(Failure::Transient);
+                let ended = unwinding(&mut owner, f).await.map_err(Failure::Transient);
                 call.conclude(owner, ended, Form::new()).await.map(Returned::Executed)
             }
             Ok(Begun::Done(_)) => Ok(Returned::Replayed(())),
@@ -318,7 +320,14 @@ impl Call {
         let answer = match call.begin().await {
             Ok(Begun::Mine(mut run)) => {
                 let writer = Writer::Owner(call.owner(&mut run), Retry::AllFailures);
-                let made = edit.record_as(writer, step).await;
+                let made = AssertUnwindSafe(edit.record_as(writer, step)).catch_unwind().await;
+                let made = match made {
+                    Ok(made) => made,
+                    Err(panic) => {
+                        call.owner(&mut run).abandon().await;
+                        resume_unwind(panic)
+                    }
+                };
                 match &made {
                     Ok(_) => call.remember(&run),
                     // The store is down: a release would fail too.
@@ -554,6 +563,20 @@ impl<T: Serialize + DeserializeOwned, E> Form<T, E> {
             value: |value| record::carried(value, Outcome::Ok),
             failure: |error| (error, Outcome::NotKept),
             read_failure: |_| None,
+        }
+    }
+}
+
+/// Runs `f` and renews its claim meanwhile. A panic is a failure, and the claim is released before the panic goes on. At most
+/// once the claim is left: it is unknown how far `f` came.
+async fn unwinding<F: Future>(owner: &mut Owner<'_>, f: impl FnOnce() -> F) -> F::Output {
+    match AssertUnwindSafe(owner.renewing(async { f().await })).catch_unwind().await {
+        Ok(ended) => ended,
+        Err(panic) => {
+            if owner.run.claim.policy == Policy::AtLeastOnce {
+                owner.abandon().await;
+            }
+            resume_unwind(panic)
         }
     }
 }

@@ -55,7 +55,8 @@
 //! | | it fails [for good](Failure::Permanent) | [`Function`](Error::Function), kept | – |
 //! | | it outlasts its lease, and another owner's record is there | [`LostLease`](Error::LostLease) with the value | the same |
 //! | | the store does not confirm | [`Unrecorded`](Error::Unrecorded) with the value; `transact`, `edit`: [`Store`](Error::Store) | `Unrecorded` |
-//! | | it panics, or the call is dropped | the claim lapses, the policy decides | the same |
+//! | | it panics | the panic, after the claim is released; at most once the claim is left, and unknown after it | the same |
+//! | | the call is dropped | the claim lapses, the policy decides | the same |
 //! | a result | | that value, or that failure | `AlreadyDone` |
 //! | a result that was not kept | | [`NotKept`](Error::NotKept) | `AlreadyDone` |
 //! | somebody's claim | it ends within the wait | its result, or a run of one's own if it failed | `InProgress`, at once |
@@ -65,8 +66,8 @@
 //! | something unreadable | | [`Store`](Error::Store), and it is left as it is | the same |
 //! | no answer from the store | | [`Store`](Error::Store), nothing was run | the same |
 //!
-//! A panic is treated like a crash and not like a failure: it does not show whether the effect took place, so the claim is
-//! not released. The lease and the policy decide.
+//! A panic that unwinds is a failure: at least once, the next call runs at once. It does not show whether the effect took place,
+//! so at most once the claim is not released. With `panic = "abort"` a panic is a crash.
 //!
 //! # What it does not promise
 //!

@@ -145,6 +145,17 @@ impl<'a> Runs<'a> {
         self.held().remove(&n);
     }
 
+    /// The work panicked, which is a failure. With at-most-once the claim stays, because nobody knows how far the work got.
+    pub(crate) fn panicked(&self, n: usize) {
+        let at_most_once = |held: &Held| held.run.claim.policy == Policy::AtMostOnce;
+        let mut all = self.held();
+        if all.get(&n).is_some_and(at_most_once) {
+            all.remove(&n);
+        } else if let Some(held) = all.get_mut(&n) {
+            held.stage = Stage::Unwanted;
+        }
+    }
+
     fn set(&self, n: usize, stage: Stage) {
         if let Some(held) = self.held().get_mut(&n) {
             held.stage = stage;

@@ -55,7 +55,7 @@
 //! | no answer from the store to its claim | `store_error` | failed, not run | lapses, if there is one |
 //! | not begun by the deadline | `deadline_passed` | failed | is released |
 //! | not ended by the deadline | `cut_off` | failed; the handler is dropped | is left, as after a crash |
-//! | the handler panics | `panicked` | failed; its neighbours are not | is left, as after a crash |
+//! | the handler panics | `panicked` | failed; its neighbours are not | is released; at most once it is left, and unknown |
 //! | FIFO: an earlier record of its group has to come again | `held_back` | failed | is released; what is done stays done |
 //!
 //! A record that has failed comes again after the queue's visibility timeout, until SQS moves it to the dead-letter queue. Nothing
@@ -347,7 +347,6 @@ async fn run_lane<T, E, F, Fut>(
         let State::Waiting(Named { value, .. }) = std::mem::replace(&mut record.state, State::Running) else {
             continue;
         };
-        // A panic does not show whether the effect took place.
         let ended = AssertUnwindSafe(async { handler(value, keys.clone()).await }).catch_unwind().await;
         record.state = match ended {
             Ok(Ok(())) => {
@@ -362,7 +361,7 @@ async fn run_lane<T, E, F, Fut>(
                 })
             }
             Err(_) => {
-                runs.leave(*n);
+                runs.panicked(*n);
                 State::Failed(Cause::Panicked)
             }
         };

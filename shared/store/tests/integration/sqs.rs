@@ -249,6 +249,11 @@ async fn every_outcome_is_counted_and_no_key_or_body_is_in_it() {
         _ => Ok(()),
     };
     assert_eq!(failed(&orders.handle(event(messages), later(), handler).await).len(), 6);
+    let elsewhere = engine(&store, LONG).call("private panic").claim().unwrap();
+    assert!(
+        matches!(store.commit(&elsewhere.batch()).await.unwrap(), Commit::Applied(_)),
+        "the panic left no claim"
+    );
     let slow = [message("private slow"), message("private waiting"), message("private panic")];
     let soon = Instant::now() + seconds(1);
     let stuck = orders.handle(event(slow), soon, async |_, _| slept(LONG).await);

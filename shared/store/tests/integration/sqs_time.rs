@@ -65,7 +65,11 @@ async fn what_was_recorded_meanwhile_is_not_sent_again() {
         Ended::Ok(())
     });
     assert_eq!(failed(&response.await), bodies[..1]);
-    assert_eq!(counting.calls(), 2, "the claims, and the renewal that recorded the others");
+    assert_eq!(
+        counting.calls(),
+        3,
+        "the claims, the renewal that recorded the others, and the release of what panicked"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -150,3 +150,15 @@ async fn whether_an_answer_that_breaks_midway_is_run_again_is_decided_by_its_hea
         }
     }
 }
+
+#[tokio::test]
+async fn a_handler_that_panics_is_run_again_at_once_by_the_repeat() {
+    let asked = Asked::default();
+    let service = counting(layer(&memory()), &asked, |n| match n {
+        1 => std::panic::resume_unwind(Box::new("on purpose")),
+        _ => 200,
+    });
+    let first = tokio::spawn(service.clone().oneshot(post("/a", Some("key"), "body")));
+    assert!(first.await.is_err_and(|ended| ended.is_panic()));
+    assert_eq!(ask(&service, post("/a", Some("key"), "body")).await.header("x-answer"), Some("2"));
+}

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use onetap_store::testing::Fault;
 
@@ -208,20 +209,39 @@ pub async fn a_call_dropped_at_any_point_holds_nobody_up_past_its_lease(store: A
     );
 }
 
-pub async fn a_panic_leaves_the_key_to_the_lease(store: Arc<dyn Store>) {
-    let (idem, key, runs) = (engine(&store, SHORT), fresh("panic"), Runs::default());
-    let task = tokio::spawn({
-        let (idem, key, runs) = (idem.clone(), key.clone(), runs.clone());
-        async move {
-            let broken = || async {
-                runs.add();
-                // As a panic unwinds, without the backtrace, which may take longer to print than the lease lasts.
-                std::panic::resume_unwind(Box::new("in the function"))
-            };
-            idem.execute::<usize, Sorry, _, _>(&key, broken).await
-        }
-    });
-    assert!(task.await.unwrap_err().is_panic());
+/// As a panic unwinds, without the backtrace.
+fn panics() -> ! {
+    std::panic::resume_unwind(Box::new("in the function"))
+}
+
+/// Whether `call` ends with a panic.
+async fn unwinds<T>(call: impl Future<Output = T>) -> bool {
+    std::panic::AssertUnwindSafe(call).catch_unwind().await.is_err()
+}
+
+pub async fn a_panic_releases_the_key_at_once(store: Arc<dyn Store>) {
+    let (idem, runs) = (engine(&store, LONG), Runs::default());
+    let keys = ["executed", "consumed", "edited", "transacted"].map(fresh);
+    let [executed, consumed, edited, transacted] = &keys;
+    assert!(unwinds(idem.execute::<usize, Sorry, _, _>(executed, || async { panics() })).await);
+    assert!(unwinds(idem.consume::<Sorry, _, _>(consumed, LONG, || async { panics() })).await);
+    let there = Key::new(fresh("edit")).unwrap();
+    let step = |_: &onetap_store::Values| -> Result<(onetap_store::Batch, ()), Sorry> { panics() };
+    assert!(unwinds(idem.edit(edited, onetap_store::Edit::of(&there), step)).await);
+    let transaction = |_| async { panics() };
+    assert!(unwinds(idem.transact::<usize, Sorry, _, _>(transacted, transaction)).await);
+    for (n, key) in keys.iter().enumerate() {
+        assert_eq!(record(&store, key).await, None, "{key}");
+        assert_eq!(idem.execute(key, || runs.number()).await.unwrap(), n + 1);
+    }
+}
+
+pub async fn at_most_once_the_outcome_of_a_panic_is_unknown(store: Arc<dyn Store>) {
+    let config = config(SHORT).policy(onetap_store::idem::Policy::AtMostOnce);
+    let (idem, key) = (Idempotency::with_config(Arc::clone(&store), config), fresh("panic"));
+    assert!(unwinds(idem.execute::<usize, Sorry, _, _>(&key, || async { panics() })).await);
     assert!(record(&store, &key).await.is_some(), "nobody knows whether it took effect");
-    assert_eq!(idem.execute(&key, || runs.number()).await.unwrap(), 2, "a takeover after the lease");
+    let runs = Runs::default();
+    assert!(matches!(idem.execute(&key, || runs.number()).await, Err(Error::Unknown)));
+    assert_eq!(runs.count(), 0);
 }

@@ -113,7 +113,8 @@ macro_rules! idem_promises {
             a_store_that_is_down_at_the_release_returns_the_functions_error
             a_store_that_is_down_for_a_renewal_does_not_stop_the_run
             a_call_dropped_at_any_point_holds_nobody_up_past_its_lease
-            a_panic_leaves_the_key_to_the_lease
+            a_panic_releases_the_key_at_once
+            at_most_once_the_outcome_of_a_panic_is_unknown
 
             a_transaction_writes_its_effect_with_its_result
             a_refused_transaction_is_made_anew_from_what_is_there

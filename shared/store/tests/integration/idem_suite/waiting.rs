@@ -18,17 +18,25 @@ pub fn callers(
     for _ in 0..n {
         let (idem, key, runs) = (engine(store, lease), key.to_owned(), runs.clone());
         tasks.spawn(async move {
+            let dies = tokio::sync::Notify::new();
             let run = || async {
                 match (runs.add(), mishap) {
                     (1, Mishap::Fails) => Err(Sorry),
-                    (1, Mishap::Dies) => panic!("killed in the middle"),
+                    (1, Mishap::Dies) => {
+                        dies.notify_one();
+                        std::future::pending().await
+                    }
                     (n, _) => {
                         sleep(Duration::from_millis(20)).await;
                         Ok(n)
                     }
                 }
             };
-            match idem.execute(&key, run).await {
+            let ended = tokio::select! {
+                ended = idem.execute(&key, run) => ended,
+                () = dies.notified() => panic!("killed in the middle"),
+            };
+            match ended {
                 Ok(n) => Some(n),
                 Err(Error::Function(Sorry)) => None,
                 Err(error) => panic!("{error:?}"),
