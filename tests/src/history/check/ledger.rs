@@ -57,6 +57,11 @@ impl Intent<'_> {
         self.calls.iter().any(|call| matches!(&call.call, Call::Ledger { key: Some(_), .. }))
     }
 
+    /// Whether its first request may arrive after an erasure, and then finds nothing, as before it: a PUT without a key.
+    fn may_be_late(&self) -> bool {
+        matches!(self.asked, Asked::Put { .. }) && !self.is_keyed()
+    }
+
     /// The item of the entry that was changed or deleted.
     fn target(&self) -> Option<String> {
         let told = self.told.as_ref()?;
@@ -219,13 +224,16 @@ impl Ledger<'_> {
                 wrong(format!("{item} was deleted and is there"), &[creation, deletion]);
             }
         }
-        // The first request of a PUT without a key may be late: after an erasure it finds nothing, as before the PUT.
-        let may_be_late = is_put && !creation.is_keyed();
-        for erasure in self.asked(&Asked::Erase).filter(|it| it.told.is_some()) {
-            if creation.precedes(erasure) && !may_be_late {
+        for erasure in self.erasures_after(creation) {
+            if !creation.may_be_late() {
                 wrong(format!("{item} was erased and is there"), &[creation, erasure]);
             }
         }
+    }
+
+    /// The erasures that were confirmed and began after the creation.
+    fn erasures_after(&self, creation: &Intent<'_>) -> Vec<&Intent<'_>> {
+        self.asked(&Asked::Erase).filter(|it| it.told.is_some() && creation.precedes(it)).collect()
     }
 
     /// Each field is as somebody left it who was not certainly before another.
@@ -255,7 +263,10 @@ impl Ledger<'_> {
                 edits.iter().any(|later| later.told.is_some() && writer.precedes(later))
             };
             let writers: Vec<&Intent<'_>> = edits.iter().chain([&creation]).filter(gave).copied().collect();
-            if writers.iter().all(|writer| superseded(writer)) {
+            // A late request brings back what the PUT gave, whatever was edited before the erasure.
+            let is_late =
+                value == first && creation.may_be_late() && !self.erasures_after(creation).is_empty();
+            if writers.iter().all(|writer| superseded(writer)) && !is_late {
                 let name = field.name();
                 wrong(format!("{item} has the {name} {value:?}, which nobody gave it last"), &edits);
             }
