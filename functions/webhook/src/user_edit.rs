@@ -79,6 +79,7 @@ impl UserEdit {
 fn book_step(book: &Book, attempt: &mut Attempt, there: &Values) -> (Batch, String) {
     match attempt.write(book, there) {
         Ok((writes, step)) => match attempt.change() {
+            Change::Edit(edit) if attempt.is_in_group() => (writes, texts::edited_in_group(edit, &step)),
             Change::Edit(edit) => (writes, texts::edited(edit, &step)),
             Change::Delete => (writes, texts::DELETED.to_owned()),
             Change::Put(_) | Change::Note(_) => (writes, texts::noted(step.entries())),

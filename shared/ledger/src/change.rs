@@ -72,6 +72,11 @@ impl Attempt {
         Attempt { chat, ..self }
     }
 
+    /// Whether it was said in a group.
+    pub fn is_in_group(&self) -> bool {
+        self.chat.is_some()
+    }
+
     /// The change.
     pub fn change(&self) -> &Change {
         &self.change
@@ -105,7 +110,7 @@ impl Attempt {
     /// The batch to commit over the stored values, and the step that it makes.
     pub fn write(&mut self, book: &Book, there: &Values) -> Result<(Batch, Step), ChangeError> {
         let mut months = Months::read(there.get(book.months()));
-        // A clock may be wrong, and an event late: the later time knows more.
+        // Clocks can be wrong and events can be late, so the later of the two times is used.
         let now = match &self.change {
             Change::Note(note) => self.now.max(Some(note.now())),
             Change::Put(entry) => self.now.or_else(|| Moment::parse_id(entry.id())),

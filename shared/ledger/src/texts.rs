@@ -134,6 +134,14 @@ pub fn edited(patch: &Patch, step: &Step) -> String {
     format!("{EDITED}\n{}", lines.join("\n"))
 }
 
+/// The same for a group, which is not shown the old values: they may have been said elsewhere.
+pub fn edited_in_group(patch: &Patch, step: &Step) -> String {
+    let new = |field: Field| step.entry().and_then(|entry| entry.get(field)).filter(|text| !text.is_empty());
+    let line = |field: Field| format!("• {}：{}", field.name(), new(field).unwrap_or("（空）".to_owned()));
+    let lines: Vec<String> = patch.fields().map(line).collect();
+    format!("{EDITED}\n{}", lines.join("\n"))
+}
+
 /// A duration in the largest unit of which it is a whole number.
 fn span(life: Duration) -> String {
     match life.as_secs() {

@@ -216,8 +216,11 @@ async fn a_group_neither_changes_nor_shows_what_was_said_elsewhere(store: Arc<dy
     // What is entered in the group is edited there, and in the chat with the bot alone, and in no other group.
     assert!(said_in(mentioning(&user, "午餐 120 現金")).await.starts_with("已記帳"));
     assert_eq!(said_in(in_another(mentioning(&user, "修改金額 1"))).await, NOTHING);
-    assert!(said_in(mentioning(&user, "修改金額 150")).await.ends_with("120 → 150"));
+    assert_eq!(said_in(mentioning(&user, "修改金額 150")).await, "修改成功\n• 原幣金額：150");
     assert!(bot.ask(&user, "修改金額 160").await.ends_with("150 → 160"));
+    // The old value may have been said elsewhere.
+    bot.ask(&user, "修改附註 給小美的禮物").await;
+    assert_eq!(said_in(mentioning(&user, "修改附註 無")).await, "修改成功\n• 附註：無");
     assert!(said_in(in_group(text(&user, "記帳 刪除上一筆"))).await.starts_with("已刪除"));
     assert_eq!(entries(&bot, &user, &this_month()).await.0, ["藥 300"]);
     // One more of the chat alone: the group does not know it again.
