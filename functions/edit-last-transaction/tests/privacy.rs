@@ -74,7 +74,8 @@ async fn no_id_text_amount_or_token_is_logged() {
         "午餐",
         "晚餐",
         "秘密",
-        "98765",
+        // With its fraction: five digits alone are in a timestamp now and then.
+        "98765.4321",
         "100.10",
         "tap-secret",
         TOKEN,
