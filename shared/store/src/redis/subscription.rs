@@ -14,7 +14,7 @@ use super::replies::protocol_error;
 use super::wire::Wire;
 use crate::Error;
 
-/// After so long without a message the server is asked for a sign of life. AWS forgets a connection after 350 s, other
+/// After this time without a message the client pings the server. AWS forgets a connection after 350 s, other
 /// NATs after 60 s or more.
 const PING_AFTER: Duration = Duration::from_secs(30);
 

@@ -62,7 +62,7 @@ fn long_winded(start: &str, piece: Vec<u8>, most: usize) -> (String, Arc<[Atomic
 
 #[tokio::test]
 async fn a_reply_that_is_too_long_is_an_error_that_says_so_and_is_not_read_to_its_end() {
-    // No batch writes a value that is so long. Redis itself would send one of up to 512 MB.
+    // No batch writes a longer value than the limit. Redis itself would send one of up to 512 MB.
     for start in ["$500000000\r\n", "*2\r\n$2\r\nok\r\n$8000001\r\n"] {
         let most = 100 * MIB;
         let (url, counts) = long_winded(start, vec![b'x'; 64 * 1024], most);
