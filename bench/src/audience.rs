@@ -14,7 +14,7 @@ use onetap_bus::{Bus, Event, Job, Published, Stages};
 use onetap_config::Secret;
 use onetap_local::client::Client;
 use onetap_local::event_source::EventSource;
-use onetap_servers::HttpFunction;
+use onetap_servers::HttpStub;
 use onetap_store::Store;
 use onetap_store::lease::unique_token;
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ impl Audience {
             stages: stages.clone(),
         };
         let gateway = Arc::new(JobEvents::new(store.clone(), config));
-        let server = HttpFunction::start(move |request| {
+        let server = HttpStub::serving(move |request| {
             let gateway = gateway.clone();
             async move { gateway.handle(request).await }
         });

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use onetap_bus::{Bus, Event, Published, Stages};
 use onetap_config::Variables;
+use onetap_idem::sqs::{Consumer, SqsEvent};
+use onetap_idem::{EffectKeys, Failure, Idempotency};
 use onetap_ledger::{Attempt, Book, Change, Config, Entry, Moment, Month, Patch, Statement};
-use onetap_store::idem::{EffectKeys, Failure, Idempotency};
-use onetap_store::lease::{Acquire, Release};
-use onetap_store::sqs::{Consumer, SqsEvent};
+use onetap_store::lease::{AcquireOutcome, ReleaseOutcome};
 use onetap_store::{Batch, Commit, Expect, Keep, Key, Lease, Log, Record, Store, open, read_to_end};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -75,10 +75,9 @@ impl Ours {
     /// Opens the store that the variables of `lookup` describe.
     pub fn open(lookup: impl Fn(&str) -> Option<String>) -> Result<Ours> {
         let variables = Variables::from_lookup(lookup);
-        let config = onetap_store::Config::from_variables(&variables)?;
-        let store = open(&config)?;
+        let store = open(&onetap_store::Config::from_variables(&variables)?)?;
         let idem = Idempotency::new(Arc::clone(&store));
-        let bus = Bus::new(Arc::clone(&store), onetap_bus::Config::from_variables(&variables, &config)?);
+        let bus = Bus::new(Arc::clone(&store), onetap_bus::Config::from_variables(&variables)?);
         let orders = Consumer::json(Idempotency::new(Arc::clone(&store)), |order: &Order| order.id.clone());
         Ok(Ours { store, idem, bus, orders })
     }
@@ -139,12 +138,12 @@ impl Ours {
 
     async fn lock(&self, id: &str) -> Result<()> {
         let key = Key::new(format!("processing:user:{id}"))?;
-        match Lease::acquire(&self.store, key).await? {
-            Acquire::Acquired(lease) => match lease.release().await? {
-                Release::Released => Ok(()),
-                Release::Outlasted => Err(unexpected("a lock's release")),
+        match Lease::acquire(self.store.clone(), key).await? {
+            AcquireOutcome::Acquired(lease) => match lease.release().await? {
+                ReleaseOutcome::Released => Ok(()),
+                ReleaseOutcome::Outlasted => Err(unexpected("a lock's release")),
             },
-            Acquire::Held { .. } => Err(unexpected("a lock")),
+            AcquireOutcome::Held { .. } => Err(unexpected("a lock")),
         }
     }
 

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Layout: a [`Finding`] is the result of a check, a [`Report`] collects and shows them. Each other file has the checks of
-//! one service or concern: `variables`; `store`, with `promises` over `recorded_store`, and `clock`; `redis`, which is
+//! one service or concern: `variables`; `store`, with `promises` over `store_record`, and `clock`; `redis`, which is
 //! Upstash too; `dynamodb`; `line`; `weather`.
 
 mod arguments;
@@ -10,10 +10,10 @@ mod dynamodb;
 mod finding;
 pub mod line;
 mod promises;
-mod recorded_store;
 mod redis;
 mod report;
 mod store;
+mod store_record;
 mod variables;
 pub mod weather;
 
@@ -46,7 +46,6 @@ pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    promises::install_panic_hook();
     let mut report = Report::new(format(&options), stdout());
     let variables = Variables::from_env();
     let interrupted = Cell::new(false);

@@ -1,19 +1,16 @@
 //! The promises of the conformance suite, on the real store.
 
-use std::panic::{AssertUnwindSafe, Location};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
-use onetap_store::testing::conformance::{Promise, promises};
+use onetap_store::testing::conformance::{Cost, Promise, promises};
 use onetap_store::{Error, Store};
 use tokio::sync::{Notify, RwLock};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::recorded_store::RecordedStore;
 use crate::store::{OF, REQUEST_TIMEOUT, Service};
+use crate::store_record::StoreRecord;
 use crate::{Finding, Status};
 
 pub(crate) const CHECK: &str = "promises";
@@ -26,54 +23,8 @@ const AT_ONCE: usize = 24;
 /// How often a promise is checked again before it counts as broken or unknown.
 const RECHECKS: usize = 2;
 
-/// Promises that are left out, because they take a hundred calls of the store or more, or over five seconds.
-const MANY_CALLS: [&str; 10] = [
-    "a_cleared_log_is_empty_and_begins_anew_with_higher_positions",
-    "a_recorded_edit_happens_once_whichever_replies_are_lost",
-    "a_sequence_is_judged_alike_on_every_backend",
-    "an_extreme_argument_never_leaves_half_a_batch",
-    "no_append_is_lost_to_a_clear_that_came_before_it",
-    "no_edit_is_lost_among_many_editors",
-    "no_increment_is_lost_among_many_workers",
-    "one_of_a_hundred_racing_claims_wins",
-    "records_of_an_earlier_life_stand_in_no_readers_way",
-    "what_is_read_are_the_appends_after_the_last_clear",
-];
-
-/// Promises that are left out, because they write megabytes: the memory may be needed by others.
-const LARGE_VALUES: [&str; 2] = ["a_long_log_is_read_to_its_end", "a_value_over_the_limit_is_rejected"];
-
-/// Makes the panics of promises silent: a panic is the way in which one says that it is broken, and is a finding. A task
-/// of one may panic later, too. Only a program may do this, not a library.
-pub(crate) fn install_panic_hook() {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if !panic.location().is_some_and(is_of_promise) {
-            hook(panic);
-        }
-    }));
-}
-
-fn is_of_promise(location: &Location<'_>) -> bool {
-    Path::new(location.file()).parent().is_some_and(|folder| folder.ends_with("testing/conformance"))
-}
-
 /// The median of a round trip above which a store is far away.
 const FAR: Duration = Duration::from_millis(100);
-
-/// Promises that are left out where the store is far away: they take forty calls in sequence or more, or several calls
-/// within a second or two.
-const NEAR_ONLY: [&str; 9] = [
-    "a_log_ends_after_its_last_append",
-    "a_name_holds_a_value_or_a_log_and_the_other_is_an_error",
-    "a_renewed_lease_lasts",
-    "a_write_renews_the_life_and_a_read_does_not",
-    "any_text_comes_back_as_it_was",
-    "positions_increase_and_reading_on_neither_repeats_nor_skips",
-    "the_name_of_a_cleared_log_is_free",
-    "to_watch_and_then_read_misses_nothing",
-    "what_has_no_sequence_is_older_than_any",
-];
 
 /// Wakes what checks promises when the program is to end.
 static STOP: Notify = Notify::const_new();
@@ -104,14 +55,14 @@ pub(crate) async fn examine(
     let start = Instant::now();
     let _written = WRITTEN.read().await;
     let is_far = p50 > FAR;
-    let stores = Mutex::default();
+    let records = Mutex::default();
     let outcomes = tokio::select! {
-        outcomes = check_all(store, chosen(is_far), &stores, end) => Some(outcomes),
+        outcomes = check_all(store, chosen(is_far), &records, end) => Some(outcomes),
         () = STOP.notified() => None,
     };
-    let stores = stores.into_inner().unwrap_or_else(PoisonError::into_inner);
-    end_writes(&stores).await;
-    let written: Vec<String> = stores.iter().flat_map(|store| store.written()).collect();
+    let records = records.into_inner().unwrap_or_else(PoisonError::into_inner);
+    end_writes(&records).await;
+    let written: Vec<String> = records.iter().flat_map(|record| record.written()).collect();
     // It takes about as many requests as the promises did.
     let limit = REMOVAL_TIMEOUT.max(start.elapsed() / 4);
     let removed = timeout(limit, service.remove(&written)).await.unwrap_or(Err("no time left".to_owned()));
@@ -130,19 +81,19 @@ pub(crate) async fn examine(
 async fn check_all(
     store: Arc<dyn Store>,
     chosen: Vec<Promise>,
-    stores: &Mutex<Vec<Arc<RecordedStore>>>,
+    records: &Mutex<Vec<Arc<StoreRecord>>>,
     end: Instant,
 ) -> Vec<Outcome> {
-    let recorded = || {
-        let recorded = Arc::new(RecordedStore::new(Arc::clone(&store)));
-        stores.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&recorded));
-        recorded
+    let check = |promise, end| {
+        let record = Arc::<StoreRecord>::default();
+        records.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&record));
+        check(promise, Arc::clone(&store), record, end)
     };
     // The last third is for the second checks: one that waits for what never comes takes all the time that it is given.
     let start = Instant::now();
     let first_end = start + (end - start) * 2 / 3;
     let mut outcomes: Vec<Outcome> = stream::iter(chosen)
-        .map(|promise| check(promise, recorded(), first_end))
+        .map(|promise| check(promise, first_end))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
@@ -150,37 +101,40 @@ async fn check_all(
     for outcome in &mut outcomes {
         for _ in 0..RECHECKS {
             let (Outcome::Broken(promise) | Outcome::Unknown(promise, _)) = outcome else { break };
-            *outcome = check(*promise, recorded(), end).await;
+            *outcome = check(*promise, end).await;
         }
     }
     outcomes
 }
 
+/// Many calls would take too long, and large values need memory that others may need.
 fn chosen(is_far: bool) -> Vec<Promise> {
-    let left_out = |name| {
-        MANY_CALLS.contains(&name) || LARGE_VALUES.contains(&name) || (is_far && NEAR_ONLY.contains(&name))
-    };
-    promises().into_iter().filter(|promise| !left_out(promise.name)).collect()
+    let all = promises().into_iter();
+    all.filter(|promise| match promise.cost {
+        Cost::Seconds => true,
+        Cost::ShortRoundTrips => !is_far,
+        Cost::ManyCalls | Cost::LargeValues => false,
+    })
+    .collect()
 }
 
 /// Lets no further call through, and waits for the writes that are under way.
-async fn end_writes(stores: &[Arc<RecordedStore>]) {
-    stores.iter().for_each(|store| store.close());
+async fn end_writes(records: &[Arc<StoreRecord>]) {
+    records.iter().for_each(|record| record.close());
     let end = Instant::now() + REQUEST_TIMEOUT;
-    while stores.iter().any(|store| store.is_writing()) && Instant::now() < end {
+    while records.iter().any(|record| record.is_writing()) && Instant::now() < end {
         sleep(Duration::from_millis(20)).await;
     }
 }
 
-async fn check(promise: Promise, store: Arc<RecordedStore>, end: Instant) -> Outcome {
+async fn check(promise: Promise, store: Arc<dyn Store>, record: Arc<StoreRecord>, end: Instant) -> Outcome {
     if Instant::now() >= end {
         return Outcome::Unknown(promise, None);
     }
-    let kept = AssertUnwindSafe((promise.check)(Arc::clone(&store) as Arc<dyn Store>)).catch_unwind();
-    let ended = timeout_at(end, kept).await;
+    let ended = timeout_at(end, (promise.check)(record.of(store))).await;
     // One that was given up may have tasks that go on.
-    store.close();
-    match (ended, store.failure()) {
+    record.close();
+    match (ended, record.failure()) {
         (Ok(Ok(())), _) => Outcome::Kept,
         (Ok(Err(_)), None) => Outcome::Broken(promise),
         (Ok(Err(_)) | Err(_), failure) => Outcome::Unknown(promise, failure),
@@ -228,7 +182,7 @@ fn judge(outcomes: &[Outcome], is_far: bool) -> Finding {
     if is_far {
         seen += &format!(
             "; {} that need a store nearer than {} ms were left out",
-            NEAR_ONLY.len(),
+            chosen(false).len() - chosen(true).len(),
             FAR.as_millis()
         );
     }
@@ -250,20 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_in_the_suite() {
-        for name in MANY_CALLS.iter().chain(&LARGE_VALUES).chain(&NEAR_ONLY) {
-            assert!(promises().iter().any(|promise| promise.name == *name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_panic_of_another_check_is_not_a_promises() {
-        assert!(!is_of_promise(Location::caller()));
-    }
-
-    #[test]
     fn what_a_far_store_leaves_out_is_counted() {
-        assert_eq!(chosen(true).len() + NEAR_ONLY.len(), chosen(false).len());
         let seen = judge(&[Outcome::Kept], true).seen;
         assert_eq!(
             seen,
@@ -273,7 +214,11 @@ mod tests {
 
     #[test]
     fn a_broken_promise_is_named() {
-        let promise = Promise { name: "a_refused_batch_changes_nothing", check: |_| Box::pin(async {}) };
+        let promise = Promise {
+            name: "a_refused_batch_changes_nothing",
+            cost: Cost::Seconds,
+            check: |_| Box::pin(async { Ok(()) }),
+        };
         let finding =
             judge(&[Outcome::Kept, Outcome::Broken(promise), Outcome::Unknown(promise, None)], false);
         assert_eq!(finding.status, Status::Wrong);

@@ -67,5 +67,5 @@ impl Store for CrashingStore {
         self.commit_and_report(batches).await
     }
 
-    forward!(store: get_all, commit, read, watch, connect, max_value);
+    forward!(store: get_all, commit, read, watch, connect, capabilities, max_value);
 }

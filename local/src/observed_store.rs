@@ -51,5 +51,5 @@ impl Store for ObservedStore {
         commits
     }
 
-    forward!(store: get_all, read, watch, connect, max_value);
+    forward!(store: get_all, read, watch, connect, capabilities, max_value);
 }

@@ -67,5 +67,5 @@ impl Store for OutageStore {
         Ok(self.store.watch(channel).await?.take_until(Box::pin(taken_down)).boxed())
     }
 
-    forward!(store: connect, max_value);
+    forward!(store: connect, capabilities, max_value);
 }

@@ -9,8 +9,7 @@ use http::Uri;
 use job_events::JobEvents;
 use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_store::config::Backend;
-use onetap_store::{Batch, Commit, Error, Expect, Key, Store, Ttl};
+use onetap_store::{Backend, Batch, Commit, Error, Expect, Key, Store, Ttl};
 use onetap_weather::places::by_name;
 use queue_consumer::QueueConsumer;
 use tokio_util::sync::CancellationToken;
@@ -71,15 +70,16 @@ impl Runner {
         api: MessagingApi,
         shutdown: CancellationToken,
     ) -> Result<(Runner, QueueConsumer), ConfigError> {
-        let store_config = onetap_store::Config::from_variables(variables)?;
+        let store_config = onetap_store::Config::from_variables(variables)?
+            .poll_interval(job_events::poll_interval(variables)?);
         let backend = store_config.backend().name();
         let http = onetap_http::Client::new();
         let weather = Weather::open(&onetap_weather::Config::from_variables(variables)?, &http);
         let settings =
             Settings { store: StoreSetting { kind: backend, down: false }, weather: weather.setting() };
         let view = Arc::new(View::new(settings));
-        let real_store =
-            onetap_store::open(&store_config).map_err(|error| explain(error, store_config.backend()))?;
+        let real_store = onetap_store::open_with_kinds(&store_config, key_kind)
+            .map_err(|error| explain(error, store_config.backend()))?;
         let observed = ObservedStore::new(real_store, Arc::clone(&view));
         let outage = Arc::new(OutageStore::new(Arc::new(observed)));
         let store = || Arc::clone(&outage) as Arc<dyn Store>;
@@ -87,7 +87,7 @@ impl Runner {
         let webhook_config = webhook::Config { times, ..webhook::Config::from_variables(variables)? };
         let edit_config = edit_last_transaction::Config::from_variables(variables)?;
         let job_events_config = job_events::Config::from_variables(variables)?;
-        let bus_config = onetap_bus::Config::from_variables(variables, &store_config)?;
+        let bus_config = onetap_bus::Config::from_variables(variables)?;
         let queue = Arc::new(JobQueue::new(Arc::clone(&view), JobPlan::new(bus_config.stages.clone())));
         let (consumer, consumer_store) = queue.consumer(store(), bus_config);
         let invalid_port = |_| ConfigError::new("--port", "is not a valid port");
@@ -141,6 +141,13 @@ impl Runner {
             }
         }
         Ok(())
+    }
+}
+
+fn key_kind(key: &Key) -> &'static str {
+    match webhook::key_kind(key) {
+        "other" => onetap_bus::key_kind(key),
+        kind => kind,
     }
 }
 

@@ -1,8 +1,7 @@
 //! A gRPC service with the idempotency layer, and a client that calls it twice with one key.
 
-use onetap_store::idem::{Caller, Idempotency};
-use onetap_store::idem::grpc::GrpcIdempotencyLayer;
-use onetap_store::{Config, open};
+use onetap::grpc::GrpcIdempotencyLayer;
+use onetap::{Caller, Config, Idempotency, open};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint, Server};

@@ -1,6 +1,5 @@
 use lambda_http::{Body, Error, Request, RequestExt, Response, run, service_fn};
-use onetap_store::idem::Idempotency;
-use onetap_store::{Config, open};
+use onetap::{Config, Idempotency, open};
 
 async fn greeting() -> Result<String, Error> {
     Ok("hello".to_owned())

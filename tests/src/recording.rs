@@ -1,14 +1,12 @@
-//! A store that remembers which names were used: what a request may touch is a promise of its own.
+//! Which names of a store were used: what a request may touch is a promise of its own.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use onetap_bus::Job;
 use onetap_ledger::Month;
-use onetap_store::{
-    Batch, BoxStream, Channel, Commit, Error, Key, Log, Memory, Position, Record, Store, Write, forward,
-};
+use onetap_store::testing::{Request, TestStore};
+use onetap_store::{Batch, Key, Memory, Store, Write};
 
 /// The names that were used, whatever for. Names of test data: `Debug` may show them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,82 +61,38 @@ pub fn names_of_an_event(domain: &str, id: &str, stage: &str, seq: u64) -> Touch
     }
 }
 
-/// Another store, and what was used of it.
-#[derive(Debug)]
-pub struct Recording {
-    store: Arc<dyn Store>,
-    touched: Mutex<Touched>,
+/// An empty store in memory, with a record of what it is asked.
+pub fn recording() -> Arc<TestStore> {
+    TestStore::recording(Arc::new(Memory::new()))
 }
 
-impl Recording {
-    /// Remembers what is used of `store`.
-    pub fn new(store: Arc<dyn Store>) -> Arc<Recording> {
-        Arc::new(Recording { store, touched: Mutex::default() })
+/// What was used of a recording store since the last look.
+pub fn touched(store: &TestStore) -> Touched {
+    let mut touched = Touched::default();
+    for request in store.requests() {
+        match &request {
+            Request::GetAll(keys) => touched.keys.extend(keys.iter().map(|key| key.as_str().to_owned())),
+            Request::Read { log, .. } => _ = touched.logs.insert(log.as_str().to_owned()),
+            Request::Watch(channel) => _ = touched.channels.insert(channel.as_str().to_owned()),
+            Request::Commit(_) | Request::CommitEach(_) | Request::Connect => {}
+        }
+        for write in request.batches().iter().flat_map(Batch::writes) {
+            match write {
+                Write::Append { log, .. } | Write::Clear { log } => {
+                    touched.logs.insert(log.as_str().to_owned())
+                }
+                Write::Publish { channel, .. } => touched.channels.insert(channel.as_str().to_owned()),
+                Write::Check { key, .. }
+                | Write::Put { key, .. }
+                | Write::Delete { key, .. }
+                | Write::PutIfNewer { key, .. } => touched.keys.insert(key.as_str().to_owned()),
+            };
+        }
     }
-
-    /// An empty store in memory.
-    pub fn memory() -> Arc<Recording> {
-        Recording::new(Arc::new(Memory::new()))
-    }
-
-    /// What was used since the last look.
-    pub fn take(&self) -> Touched {
-        std::mem::take(&mut self.touched.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// What a key holds, without its being remembered.
-    pub async fn peek(&self, key: &str) -> Option<String> {
-        self.store.get(&Key::new(key).ok()?).await.ok().flatten()
-    }
-
-    fn note(&self, note: impl FnOnce(&mut Touched)) {
-        note(&mut self.touched.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn note_batch(&self, batch: &Batch) {
-        self.note(|touched| {
-            for write in batch.writes() {
-                match write {
-                    Write::Append { log, .. } | Write::Clear { log } => {
-                        touched.logs.insert(log.as_str().to_owned())
-                    }
-                    Write::Publish { channel, .. } => touched.channels.insert(channel.as_str().to_owned()),
-                    Write::Check { key, .. }
-                    | Write::Put { key, .. }
-                    | Write::Delete { key, .. }
-                    | Write::PutIfNewer { key, .. } => touched.keys.insert(key.as_str().to_owned()),
-                };
-            }
-        });
-    }
+    touched
 }
 
-#[async_trait]
-impl Store for Recording {
-    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
-        self.note(|touched| touched.keys.extend(keys.iter().map(|key| key.as_str().to_owned())));
-        self.store.get_all(keys).await
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        self.note_batch(batch);
-        self.store.commit(batch).await
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        batches.iter().for_each(|batch| self.note_batch(batch));
-        self.store.commit_each(batches).await
-    }
-
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.note(|touched| _ = touched.logs.insert(log.as_str().to_owned()));
-        self.store.read(log, after, limit).await
-    }
-
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.note(|touched| _ = touched.channels.insert(channel.as_str().to_owned()));
-        self.store.watch(channel).await
-    }
-
-    forward!(store: connect, max_value);
+/// What a key holds, without its being recorded.
+pub async fn peek(store: &TestStore, key: &str) -> Option<String> {
+    store.below().get(&Key::new(key).ok()?).await.ok().flatten()
 }

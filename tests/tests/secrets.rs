@@ -11,10 +11,11 @@ use std::time::Duration;
 use http::Method;
 use onetap_bus::{Event, Job, Stages};
 use onetap_config::{ConfigError, Secret, Variables};
+use onetap_idem as idem;
+use onetap_idem::Idempotency;
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
-use onetap_servers::{Backend, Broken, Environment, Fault as ServerFault};
-use onetap_store::idem::{self, Idempotency};
-use onetap_store::testing::{Fault, Faulty};
+use onetap_servers::{Backend, Environment, Fault as ServerFault, HttpStub};
+use onetap_store::testing::{Fault, TestStore};
 use onetap_store::{
     Batch, Channel, Config, Expect, Keep, Key, Lease, Log, Memory, Observed, Record, Store, Ttl, open,
 };
@@ -112,7 +113,7 @@ fn readers() -> Vec<Reader> {
         },
         |v| Ok(shown(onetap_weather::Config::from_variables(v)?)),
         |v| Ok(shown(onetap_weather::Config::from_variables(v)?.open(&onetap_http::Client::new()))),
-        |v| Ok(shown(onetap_bus::Config::from_variables(v, &Config::from_variables(v)?)?)),
+        |v| Ok(shown(onetap_bus::Config::from_variables(v)?)),
         |v| Ok(shown(webhook::Config::from_variables(v)?)),
         |v| Ok(shown(webhook::Webhook::from_variables(v)?)),
         |v| Ok(shown(edit_last_transaction::Config::from_variables(v)?)),
@@ -222,7 +223,7 @@ async fn call_all(store: &Arc<dyn Store>) -> Vec<String> {
     hides(&records);
     said.extend(records.err().map(|error| error.to_string()));
     said.extend(store.watch(&channel).await.err().map(|error| error.to_string()));
-    match Lease::acquire(store, key("lock")).await {
+    match Lease::acquire(store.clone(), key("lock")).await {
         Ok(lease) => hides(lease),
         Err(error) => said.push(format!("{error} {error:?}")),
     }
@@ -254,15 +255,14 @@ fn opened(store: &str, changes: &[(&str, &str)]) -> Arc<dyn Store> {
 }
 
 /// Stores of every backend that fail, each in the ways of its kind; their servers quote what they were sent.
-async fn failing() -> Vec<(Arc<dyn Store>, Option<Broken>)> {
-    let mut all: Vec<(Arc<dyn Store>, Option<Broken>)> = vec![
-        (Faulty::new(Arc::new(Memory::new()), |_| Fault::NotSent), None),
-        (Faulty::new(Arc::new(Memory::new()), |_| Fault::ReplyLost), None),
+async fn failing() -> Vec<(Arc<dyn Store>, Option<HttpStub>)> {
+    let mut all: Vec<(Arc<dyn Store>, Option<HttpStub>)> = vec![
+        (TestStore::faulty(Arc::new(Memory::new()), |_| Fault::NotSent), None),
+        (TestStore::faulty(Arc::new(Memory::new()), |_| Fault::ReplyLost), None),
         (
-            Faulty::new(
-                Arc::new(Memory::new()),
-                |call| if call % 2 == 0 { Fault::ReplyLost } else { Fault::Pass },
-            ),
+            TestStore::faulty(Arc::new(Memory::new()), |call| {
+                if call % 2 == 0 { Fault::ReplyLost } else { Fault::Pass }
+            }),
             None,
         ),
     ];
@@ -298,7 +298,7 @@ async fn failing() -> Vec<(Arc<dyn Store>, Option<Broken>)> {
         for (store, variable) in
             [("upstash", "UPSTASH_REDIS_REST_URL"), ("dynamodb", "AWS_ENDPOINT_URL_DYNAMODB")]
         {
-            let server = Broken::start(fault.clone()).await;
+            let server = HttpStub::always(fault.clone());
             all.push((opened(store, &[(variable, &server.url())]), Some(server)));
         }
     }
@@ -327,7 +327,7 @@ async fn nothing_of_the_idempotency_engine_shows_a_key_a_payload_or_a_value() {
     for failing in 1..8 {
         for fault in [Fault::NotSent, Fault::ReplyLost] {
             let plan = move |call| if call == failing { fault.clone() } else { Fault::Pass };
-            let store: Arc<dyn Store> = Faulty::new(Arc::new(Memory::new()), plan);
+            let store: Arc<dyn Store> = TestStore::faulty(Arc::new(Memory::new()), plan);
             let config = idem::Config::default().wait_timeout(Duration::from_millis(20));
             let engine = Idempotency::with_config(Arc::clone(&store), config);
             hides(&engine);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
-use onetap_servers::{Broken, Fault};
+use onetap_servers::{Fault, HttpStub};
 use onetap_store::{Batch, Expect, Key, Ttl};
 use onetap_weather::{Moment, places};
 
@@ -76,7 +76,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
         return Ok(());
     }
     let line = MessagingApi::start(Secret::new(ACCESS_TOKEN))?;
-    let weather = bench.block_on(Broken::start(Fault::Status(200, forecast_of_today()?)));
+    let weather = HttpStub::always(Fault::Status(200, forecast_of_today()?));
     let identity = Identity::new()?;
     std::fs::write(ROOT, &identity.certificate)?;
     let distance = Distance::new(identity)?;

@@ -38,13 +38,11 @@ pub fn run(bench: &mut Bench) -> Result<()> {
 
 fn open(bench: &Bench, store: &str) -> Result<(Arc<dyn Store>, Config)> {
     let variables = bench.variables(store)?;
-    let lookup = |name: &str| match name {
-        "SSE_POLL_MS" => Some(POLL_INTERVAL.as_millis().to_string()),
-        name => variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()),
-    };
+    let lookup =
+        |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let variables = Variables::from_lookup(lookup);
-    let config = onetap_store::Config::from_variables(&variables)?;
-    let bus = Config { stages: stages()?, ..Config::from_variables(&variables, &config)? };
+    let config = onetap_store::Config::from_variables(&variables)?.poll_interval(POLL_INTERVAL);
+    let bus = Config { stages: stages()?, ..Config::from_variables(&variables)? };
     Ok((onetap_store::open(&config)?, bus))
 }
 
@@ -55,9 +53,9 @@ fn latency(bench: &mut Bench, store: &str, clients: usize) -> Result<()> {
         return Ok(());
     }
     bench.say(&name);
-    let polls = store == "dynamodb";
-    let against = if polls { "bare polling" } else { "bare pub/sub" };
     let (client, bus) = open(bench, store)?;
+    let polls = !client.capabilities().pub_sub;
+    let against = if polls { "bare polling" } else { "bare pub/sub" };
     let variable = |name: &str| bench.variable(store, name);
     let (mut ours, mut bare) = bench.block_on(async {
         let ours = Audience::of_gateway(client, bus, clients).await?;

@@ -1,11 +1,11 @@
 //! LINE's checks against a stub of the Messaging API: each fault has its own finding, and no other.
 
 use onetap_doctor::{Finding, Options, Status, line};
+use onetap_servers::{Fault, HttpStub};
 use serde_json::json;
 
 use crate::support::line::{Channel, TOKEN};
-use crate::support::stub::{Answer, Stub};
-use crate::support::{faults, only_fault, reported};
+use crate::support::{calls, faults, once_asked, only_fault, reported};
 
 /// What LINE's checks find in an environment of these variables.
 async fn examined(set: &[(&str, &str)], send: bool) -> Vec<Finding> {
@@ -13,11 +13,11 @@ async fn examined(set: &[(&str, &str)], send: bool) -> Vec<Finding> {
 }
 
 /// What they find where `stub` is LINE.
-async fn at(stub: &Stub, token: &str, send: bool) -> Vec<Finding> {
+async fn at(stub: &HttpStub, token: &str, send: bool) -> Vec<Finding> {
     let set = [
         ("LINE_CHANNEL_SECRET", "planted-channel-secret"),
         ("LINE_CHANNEL_ACCESS_TOKEN", token),
-        ("LINE_API_BASE_URL", &stub.url),
+        ("LINE_API_BASE_URL", &stub.url()),
     ];
     examined(&set, send).await
 }
@@ -53,7 +53,7 @@ async fn a_channel_that_is_well_is_shown_with_its_name_its_webhook_and_its_quota
             ),
         ]
     );
-    assert!(stub.calls().iter().all(|call| call.starts_with("GET ")), "{:?}", stub.calls());
+    assert!(calls(&stub).iter().all(|call| call.starts_with("GET ")), "{:?}", calls(&stub));
 }
 
 #[tokio::test]
@@ -62,13 +62,13 @@ async fn with_send_line_calls_the_webhook_once() {
     let findings = at(&stub, TOKEN, true).await;
     assert_eq!(faults(&findings), []);
     assert_eq!(findings[3].seen, "LINE called the webhook, which answered 200");
-    let posts: Vec<_> = stub.calls().into_iter().filter(|call| call.starts_with("POST ")).collect();
+    let posts: Vec<_> = calls(&stub).into_iter().filter(|call| call.starts_with("POST ")).collect();
     assert_eq!(posts, ["POST /v2/bot/channel/webhook/test"]);
 }
 
 #[tokio::test]
 async fn a_channel_without_a_limit_is_well() {
-    let channel = Channel { quota: Answer::ok(json!({ "type": "none" })), ..Channel::default() };
+    let channel = Channel { quota: Fault::ok(json!({ "type": "none" })), ..Channel::default() };
     let findings = examine(channel, false).await;
     assert_eq!(faults(&findings), []);
     assert_eq!(findings[2].seen, "37 messages this month, no limit");
@@ -109,23 +109,23 @@ async fn a_refused_token_is_the_only_fault() {
     let (_, _, seen, remedy) = only_fault(&findings);
     assert_eq!(seen, "LINE refuses the channel access token (401)");
     assert!(remedy.contains("LINE_CHANNEL_ACCESS_TOKEN"), "{remedy}");
-    assert_eq!(stub.calls(), ["GET /v2/bot/info"], "one refusal is enough");
+    assert_eq!(calls(&stub), ["GET /v2/bot/info"], "one refusal is enough");
 }
 
 #[tokio::test]
 async fn what_line_answers_instead_is_told_by_its_kind() {
     for (answer, status, seen, remedy) in [
-        (Answer::Status(403, "{}".to_owned()), Status::Wrong, "LINE forbids this call (403)", "console"),
-        (Answer::Status(429, "{}".to_owned()), Status::Warning, "LINE was asked too often (429)", "again"),
-        (Answer::Status(503, "planted-detail".to_owned()), Status::Wrong, "LINE fails (503)", "outage"),
+        (Fault::Status(403, "{}".to_owned()), Status::Wrong, "LINE forbids this call (403)", "console"),
+        (Fault::Status(429, "{}".to_owned()), Status::Warning, "LINE was asked too often (429)", "again"),
+        (Fault::Status(503, "planted-detail".to_owned()), Status::Wrong, "LINE fails (503)", "outage"),
         (
-            Answer::Status(404, "<html>".to_owned()),
+            Fault::Status(404, "<html>".to_owned()),
             Status::Wrong,
             "what answers is not the Messaging API (404)",
             "LINE_API_BASE_URL",
         ),
         (
-            Answer::ok("<title>Sign in</title>planted-detail"),
+            Fault::ok("<title>Sign in</title>planted-detail"),
             Status::Wrong,
             "what answers is not the Messaging API",
             "LINE_API_BASE_URL",
@@ -147,15 +147,15 @@ async fn a_line_that_cannot_be_reached_is_the_only_fault() {
 
 #[tokio::test]
 async fn a_line_that_never_answers_is_given_up() {
-    let stub = Channel { bot: Answer::Silence, ..Channel::default() }.start();
-    let findings = stub.once_asked(at(&stub, TOKEN, true)).await;
+    let stub = Channel { bot: Fault::Hang, ..Channel::default() }.start();
+    let findings = once_asked(&stub, at(&stub, TOKEN, true)).await;
     let (check, status, seen, _) = only_fault(&findings);
     assert_eq!((check, status, seen.as_str()), ("bot", Status::Wrong, "LINE does not answer in time"));
 }
 
 #[tokio::test]
 async fn a_channel_without_a_webhook_url_is_told_where_to_set_it() {
-    let none = Answer::Status(404, json!({ "message": "Webhook endpoint not found" }).to_string());
+    let none = Fault::Status(404, json!({ "message": "Webhook endpoint not found" }).to_string());
     let found = examine(Channel { webhook: none, ..Channel::default() }, true).await;
     assert_eq!(found[3], Finding::skipped("line", "webhook-test", "needs line webhook"));
     let (check, status, seen, remedy) = only_fault(&found);
@@ -198,7 +198,7 @@ async fn a_webhook_url_that_is_not_the_stacks_is_a_warning_without_what_may_be_s
 #[tokio::test]
 async fn a_quota_that_is_used_up_is_a_warning_because_replies_are_not_counted() {
     for used in [200, 201] {
-        let consumption = Answer::ok(json!({ "totalUsage": used }));
+        let consumption = Fault::ok(json!({ "totalUsage": used }));
         let (check, status, seen, remedy) = fault(Channel { consumption, ..Channel::default() }).await;
         assert_eq!((check, status), ("quota", Status::Warning));
         assert!(
@@ -211,7 +211,7 @@ async fn a_quota_that_is_used_up_is_a_warning_because_replies_are_not_counted() 
 
 #[tokio::test]
 async fn a_quota_that_cannot_be_read_is_the_fault_of_the_quota_alone() {
-    for quota in [Answer::ok("{}"), Answer::ok(r#"{"type":"limited"}"#), Answer::Status(500, String::new())] {
+    for quota in [Fault::ok("{}"), Fault::ok(r#"{"type":"limited"}"#), Fault::Status(500, String::new())] {
         let (check, status, _, _) = fault(Channel { quota, ..Channel::default() }).await;
         assert_eq!((check, status), ("quota", Status::Wrong));
     }
@@ -237,6 +237,6 @@ async fn a_webhook_test_that_fails_says_what_to_look_at() {
 async fn what_line_says_cannot_control_the_terminal() {
     let name =
         json!({ "userId": "U", "basicId": "@a\u{7}", "displayName": "\u{1b}[2Jbot\nok", "chatMode": "chat" });
-    let findings = examine(Channel { bot: Answer::ok(name), ..Channel::default() }, false).await;
+    let findings = examine(Channel { bot: Fault::ok(name), ..Channel::default() }, false).await;
     assert_eq!(findings[0].seen, "[2Jbotok (@a), people may answer too (chat is on)");
 }

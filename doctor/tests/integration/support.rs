@@ -1,7 +1,6 @@
 //! Examines an environment, and holds every examination to what all of them promise.
 
 pub(crate) mod line;
-pub(crate) mod stub;
 pub(crate) mod tcp;
 pub(crate) mod weather;
 
@@ -10,11 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use onetap_config::Variables;
 use onetap_doctor::{Finding, Format, Options, Report, Status, examine};
-use onetap_servers::Environment;
 use onetap_servers::environment::Variable;
+use onetap_servers::{Environment, Fault, HttpStub};
 
 use self::line::{Channel, TOKEN};
-use self::stub::{Answer, Stub};
 use self::weather::open_meteo;
 
 const README: &str = include_str!("../../README.md");
@@ -77,18 +75,36 @@ pub(crate) async fn reported(
 
 /// Variables of all four functions, with a channel of LINE and a provider of the weather that are well.
 pub(crate) fn with_functions(environment: Environment) -> Environment {
-    let line = Channel::default().start();
-    let weather = Stub::start(|_| Answer::ok(open_meteo(-5, 43)));
+    let weather = HttpStub::always(Fault::ok(open_meteo(-5, 43)));
+    // They serve until the test program ends.
+    let (line, weather) = &*Box::leak(Box::new((Channel::default().start(), weather)));
     environment
         .with("LINE_CHANNEL_SECRET", "s3cret-channel")
         .with("LINE_CHANNEL_ACCESS_TOKEN", TOKEN)
-        .with("LINE_API_BASE_URL", line.url)
+        .with("LINE_API_BASE_URL", line.url())
         .with("WEATHER_PROVIDER", "open-meteo")
-        .with("OPEN_METEO_BASE_URL", weather.url)
+        .with("OPEN_METEO_BASE_URL", weather.url())
         .with("EDIT_API_TOKEN", "s3cret-edit")
         .with("EVENT_SHARD_COUNT", "4")
         .with("JOB_EVENTS_SECRET", "s3cret-jobs")
         .with("JOB_EVENTS_ALLOW_ORIGIN", "*")
+}
+
+/// Method and path of every request so far.
+pub(crate) fn calls(stub: &HttpStub) -> Vec<String> {
+    let call = |request: &http::Request<_>| format!("{} {}", request.method(), request.uri().path());
+    stub.received().iter().map(call).collect()
+}
+
+/// Waits for `examination`. As soon as a request has arrived, the time until the next timer passes at once: what is
+/// not answered by then never will be.
+pub(crate) async fn once_asked<T>(stub: &HttpStub, examination: impl Future<Output = T>) -> T {
+    let pause = async {
+        stub.until_received(1).await;
+        tokio::time::pause();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! { found = examination => found, () = pause => unreachable!("it never ends") }
 }
 
 /// The same for the variables of a test's servers.

@@ -7,7 +7,7 @@ use http::{Request, Response, StatusCode};
 use onetap_doctor::{Finding, Status};
 use onetap_http::Bytes;
 use onetap_servers::environment::Variable;
-use onetap_servers::{Backend, Broken, Environment, Fault, Proxy};
+use onetap_servers::{Backend, Environment, Fault, HttpStub, Proxy};
 use serde_json::Value;
 
 use crate::support::{self, examined_on, faults, only_fault, status, with_functions};
@@ -78,7 +78,7 @@ async fn the_names_of_vercel_are_read_too() {
 #[tokio::test]
 async fn a_service_that_is_busy_or_fails_is_not_a_wrong_address() {
     for (code, word) in [(429, "plan"), (503, "status page")] {
-        let broken = Broken::start(Fault::Status(code, r#"{"error":"no"}"#.to_owned())).await;
+        let broken = HttpStub::always(Fault::Status(code, r#"{"error":"no"}"#.to_owned()));
         let variables =
             [("STORE", "upstash".to_owned()), (URL, broken.url()), (TOKEN, "s3cret-t0ken".to_owned())];
         let (check, status, _, remedy) = only_fault(&examined_on(&variables).await);
@@ -158,7 +158,7 @@ async fn a_value_that_cannot_be_removed_by_a_batch_is_removed() {
 #[tokio::test]
 async fn what_is_not_upstash_is_unreachable() {
     for fault in [Fault::Html, Fault::Empty, Fault::Close, Fault::Status(503, "no".to_owned())] {
-        let broken = Broken::start(fault).await;
+        let broken = HttpStub::always(fault);
         let variables =
             [("STORE", "upstash".to_owned()), (URL, broken.url()), (TOKEN, "s3cret-t0ken".to_owned())];
         assert_eq!(faults(&examined_on(&variables).await), [("store", "reachable", Status::Wrong)]);

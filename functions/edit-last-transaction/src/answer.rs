@@ -3,7 +3,9 @@
 use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, Response, StatusCode};
 use lambda_http::{Body, IntoResponse};
+use onetap_idem::Error;
 use onetap_ledger::{ChangeError, Invalid, texts};
+use onetap_store::{ErrorKind, edit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::future::ready;
@@ -76,7 +78,7 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
     answer
 }
 
-/// Why the change did not happen; wrong fields are told one by one.
+/// Why the change did not happen, with the reason for each wrong field.
 pub(crate) fn failed(failure: &ChangeError, life: Duration) -> Answer {
     let status = match failure {
         ChangeError::Missing => StatusCode::NOT_FOUND,
@@ -120,6 +122,31 @@ pub(crate) fn problem(status: StatusCode, message: &str, wait: Option<Duration>)
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     answer
+}
+
+/// Why a change with an idempotency key did not happen.
+pub(crate) fn failed_once(error: Error<Success, edit::Error<ChangeError>>, life: Duration) -> Answer {
+    let conflict = |message, wait| problem(StatusCode::CONFLICT, message, wait);
+    match error {
+        Error::Function(error) => failed(&error.into(), life),
+        Error::Mismatch => {
+            problem(StatusCode::UNPROCESSABLE_ENTITY, "這個 Idempotency-Key 已用於另一個請求", None)
+        }
+        Error::InProgress { left } => {
+            conflict("相同 Idempotency-Key 的請求正在處理中，請稍後再試", Some(left))
+        }
+        Error::LostLease { .. } => {
+            conflict("相同 Idempotency-Key 的請求正在處理中，請稍後再試", Some(Duration::ZERO))
+        }
+        Error::NotKept => conflict("這個請求已經處理過，但結果過大而未保留", None),
+        Error::Store(error) if error.kind() == ErrorKind::TooLarge => failed(&ChangeError::TooLarge, life),
+        Error::Store(error) if error.kind() == ErrorKind::Decode => failed(&ChangeError::Broken, life),
+        Error::Store(error) | Error::Unrecorded { error, .. } => {
+            failed(&ChangeError::Unwritable(error), life)
+        }
+        // The deadline had passed before the change began; the other errors cannot come from an edit.
+        _ => failed(&ChangeError::Outrun, life),
+    }
 }
 
 /// Marks an answer as one that was given before.

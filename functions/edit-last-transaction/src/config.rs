@@ -1,7 +1,7 @@
 //! The environment's part in it.
 
 use onetap_config::{ConfigError, Secret, Variables};
-use onetap_store::idem;
+use onetap_idem as idem;
 
 const TOKENS: &str = "EDIT_API_TOKEN";
 

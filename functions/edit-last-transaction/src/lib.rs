@@ -3,7 +3,6 @@
 mod answer;
 mod config;
 mod month;
-mod once;
 mod request;
 mod transactions;
 
@@ -11,21 +10,22 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, HeaderValue, IF_MATCH, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, StatusCode};
 use onetap_config::{ConfigError, Variables};
-use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Moment, Patch, Step, etag, texts};
-use onetap_store::idem::Idempotency;
-use onetap_store::{Batch, Edit, Store, Values, open, warm_up};
+use onetap_idem::{Idempotency, Returned};
+use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Moment, Patch, Step, etag, key_kind, texts};
+use onetap_store::{Batch, Edit, Store, Values, open_with_kinds, warm_up};
 use tokio::time::Instant;
 
 pub use answer::{Answer, LambdaAnswer};
 pub use config::Config;
 pub use transactions::MAX_ANSWER_BYTES;
 
-use answer::{Success, empty, failed, not_allowed, problem, refusal, unauthorized, whole};
-use once::{Keyed, once};
-use request::{Place, deadline, idempotency_key, if_match, invocation_end, is_authorized, path};
+use answer::{
+    Success, empty, failed, failed_once, not_allowed, problem, refusal, replayed, unauthorized, whole,
+};
+use request::{Place, call, deadline, idempotency_key, if_match, is_authorized, path};
 
 /// The OpenAPI 3.1 document that is served at `/openapi.json`.
 pub const OPENAPI: &str = include_str!("../openapi.json");
@@ -63,7 +63,7 @@ impl EditLastTransaction {
 
     /// The function that these variables describe.
     pub fn from_variables(variables: &Variables<'_>) -> Result<EditLastTransaction, ConfigError> {
-        let store = open(&onetap_store::Config::from_variables(variables)?)?;
+        let store = open_with_kinds(&onetap_store::Config::from_variables(variables)?, key_kind)?;
         Ok(EditLastTransaction::new(store, Config::from_variables(variables)?))
     }
 
@@ -163,7 +163,8 @@ impl EditLastTransaction {
         Ok(edit.apply(&*self.store, |there| attempt.write(book, there)).await?)
     }
 
-    /// Makes the change, once if it has a key.
+    /// Makes the change, and once for its key if it has one: then the write and the answer are committed together, so that no
+    /// crash leaves one without the other. Errors are not recorded: the next request with the key runs again.
     async fn change<B: AsRef<[u8]>>(
         &self,
         request: &Request<B>,
@@ -171,28 +172,26 @@ impl EditLastTransaction {
         change: Change,
         success: fn(&Step) -> Success,
     ) -> Answer {
-        let deadline = deadline(request);
-        let attempt = self.attempt(change, request);
+        let mut attempt = self.attempt(change, request);
         let key = match idempotency_key(request.headers()) {
             Ok(Some(key)) => key,
             Ok(None) => {
-                return match self.make(attempt, book, deadline).await {
+                return match self.make(attempt, book, deadline(request)).await {
                     Ok(step) => success(&step).into(),
                     Err(failure) => failed(&failure, book.life()),
                 };
             }
             Err(wrong) => return problem(StatusCode::BAD_REQUEST, wrong, None),
         };
-        let condition = request.headers().get(IF_MATCH).map(HeaderValue::as_bytes).unwrap_or_default();
-        let keyed = Keyed {
-            key,
-            method: request.method().as_str(),
-            path: path(request),
-            payload: [condition, request.body().as_ref()],
-            deadline,
-            end: invocation_end(request),
-        };
-        once(&self.idem, &keyed, book, attempt, success).await
+        let changed = call(&self.idem, key, request).edit(attempt.edit(book), |there| {
+            let (writes, step) = attempt.write(book, there)?;
+            Ok((writes, success(&step)))
+        });
+        match changed.await {
+            Ok(Returned::Executed(success)) => success.into(),
+            Ok(Returned::Replayed(success)) => replayed(success.into()),
+            Err(error) => failed_once(error, book.life()),
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! What a request for a month of the ledger asks for: which month, in which format, and whether it has changed.
 
 use http::HeaderMap;
-use http::header::{ACCEPT, HeaderName, IF_NONE_MATCH};
+use http::header::{ACCEPT, IF_NONE_MATCH};
 use onetap_ledger::Month;
 use percent_encoding::percent_decode_str;
+
+use crate::request::list;
 
 /// A representation of a month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +89,7 @@ fn quality(accept: &str, (kind, subtype): (&str, &str)) -> u16 {
     ranges.max().map_or(0, |(_, quality)| quality)
 }
 
-/// Reads `0.8` as 800; `None` if it is no quality value.
+/// Reads `0.8` as 800; `None` if it is not a quality value.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
@@ -103,15 +105,9 @@ pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
     tags.trim() == "*" || tags.split(',').any(|tag| same(tag.trim()))
 }
 
-/// All headers of that name as one list.
-fn list(headers: &HeaderMap, name: HeaderName) -> String {
-    let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
-    values.collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderName, HeaderValue};
 
     use super::*;
 

@@ -1,18 +1,15 @@
-//! What a request asks for, as far as its head tells.
+//! What the head of a request asks for.
 
 use hmac::{Hmac, KeyInit, Mac};
 use http::header::{AUTHORIZATION, IF_MATCH};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use lambda_http::RequestExt;
 use onetap_config::Secret;
+use onetap_idem::http::{HEADERS, KeyError, key};
+use onetap_idem::{Call, Idempotency, Invocation, digest};
 use onetap_ledger::IfMatch;
-use onetap_store::idem::MAX_KEY;
 use sha2::Sha256;
-use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
-
-/// Time to answer in, before Lambda ends the invocation.
-const ANSWER_MARGIN: Duration = Duration::from_millis(300);
 
 /// Where a request goes.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +20,7 @@ pub(crate) enum Place<'a> {
     LastTransaction(&'a str),
     /// The months of a user's ledger. The id is not judged yet.
     Transactions(&'a str),
-    /// There is no such place.
+    /// Nowhere: 404.
     Nowhere,
 }
 
@@ -42,21 +39,11 @@ pub(crate) fn query<B>(request: &Request<B>) -> &str {
 
 /// When the answer must be ready, if Lambda has set a time limit.
 pub(crate) fn deadline<B>(request: &Request<B>) -> Option<Instant> {
-    Some(Instant::now() + time_left(request)?.saturating_sub(ANSWER_MARGIN))
-}
-
-/// When Lambda ends the invocation, if it has set a time limit.
-pub(crate) fn invocation_end<B>(request: &Request<B>) -> Option<Instant> {
-    Some(Instant::now() + time_left(request)?)
-}
-
-fn time_left<B>(request: &Request<B>) -> Option<Duration> {
-    let end = request.lambda_context_ref()?.deadline();
-    Some(end.duration_since(SystemTime::now()).unwrap_or_default())
+    Some(Invocation::of(request.lambda_context_ref()?).deadline)
 }
 
 impl Place<'_> {
-    /// What `path` leads to. Nothing is decoded: an id needs no escapes, and one that has them is no id.
+    /// What `path` leads to. Nothing is decoded: an id needs no escapes, and one with escapes is invalid.
     pub(crate) fn of(path: &str) -> Place<'_> {
         match path.strip_prefix("/users/").and_then(|rest| rest.split_once('/')) {
             Some((id, "last-transaction")) => Place::LastTransaction(id),
@@ -67,7 +54,7 @@ impl Place<'_> {
     }
 }
 
-/// Whether the caller has one of the tokens. How long it takes tells nothing of how nearly.
+/// Whether the caller has one of the tokens. Constant-time comparison.
 pub(crate) fn is_authorized(headers: &HeaderMap, tokens: &[Secret]) -> bool {
     let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some((scheme, given)) = given.and_then(|value| value.split_once(' ')) else { return false };
@@ -87,31 +74,40 @@ pub(crate) fn is_authorized(headers: &HeaderMap, tokens: &[Secret]) -> bool {
     known && scheme.eq_ignore_ascii_case("bearer")
 }
 
-/// The condition, if there is one. Several headers are one list.
+/// The condition, if there is one.
 pub(crate) fn if_match(headers: &HeaderMap) -> Option<IfMatch> {
-    let all: Vec<String> =
-        headers.get_all(IF_MATCH).iter().map(|v| String::from_utf8_lossy(v.as_bytes()).into()).collect();
-    (!all.is_empty()).then(|| IfMatch::parse(&all.join(",")))
+    headers.contains_key(IF_MATCH).then(|| IfMatch::parse(&list(headers, IF_MATCH)))
 }
 
-/// The idempotency key, if there is one; `Err` says why what is there is none.
+/// All headers of that name as one list.
+pub(crate) fn list(headers: &HeaderMap, name: HeaderName) -> String {
+    let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    values.collect::<Vec<_>>().join(",")
+}
+
+/// The idempotency key, if there is one; `Err` says what is wrong with it.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
-    let names = ["idempotency-key", "x-idempotency-key"];
-    let mut given = names.into_iter().flat_map(|name| headers.get_all(name));
-    let Some(first) = given.next() else { return Ok(None) };
-    if given.any(|other| other != first) {
-        return Err("Idempotency-Key 有兩個不同的值");
-    }
-    match first.to_str().map(str::trim) {
-        Ok(key) if (1..=MAX_KEY).contains(&key.len()) => Ok(Some(key)),
-        _ => Err("Idempotency-Key 必須是 1 到 256 個可見的 ASCII 字元"),
+    key(headers, HEADERS).map_err(|error| match error {
+        KeyError::Differ => "Idempotency-Key 有兩個不同的值",
+        KeyError::Invalid => "Idempotency-Key 必須是 1 到 256 個可見的 ASCII 字元",
+    })
+}
+
+/// The call of a key. It is the key's for this method and path; the condition and the body must not change under it. The bearer
+/// token is not part of it: there is one client, and a retry with a rotated token must still count as a retry.
+pub(crate) fn call<B: AsRef<[u8]>>(idem: &Idempotency, key: &str, request: &Request<B>) -> Call {
+    let key = digest(&[request.method().as_str().as_bytes(), path(request).as_bytes(), key.as_bytes()]);
+    let condition = request.headers().get(IF_MATCH).map(HeaderValue::as_bytes).unwrap_or_default();
+    let call = idem.call(&key).fingerprint(digest(&[condition, request.body().as_ref()]));
+    match request.lambda_context_ref() {
+        Some(context) => call.invocation(context),
+        None => call,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderName, HeaderValue};
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &str)| {

@@ -3,8 +3,9 @@
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, HeaderValue, VARY};
 use http::{Request, StatusCode};
 use onetap_ledger::{Book, ChangeError, Month, Statement, etag};
-use onetap_store::{Error, Observed, read_to_end};
-use tokio::time::{Instant, timeout_at};
+use onetap_store::sender::Sender;
+use onetap_store::{Error, ErrorKind, Observed};
+use tokio::time::Instant;
 
 use crate::EditLastTransaction;
 use crate::answer::{Answer, empty, failed, refusal, whole};
@@ -25,7 +26,9 @@ impl EditLastTransaction {
         let month = asked.month.unwrap_or_else(|| Month::from((self.clock)().date()));
         let statement = match self.statement(book, month, deadline(request)).await {
             Ok(statement) => statement,
-            Err(Error::Decode { .. }) => return failed(&ChangeError::Broken, book.life()),
+            Err(error) if error.kind() == ErrorKind::Decode => {
+                return failed(&ChangeError::Broken, book.life());
+            }
             Err(error) => return failed(&ChangeError::Unreadable(error), book.life()),
         };
         let format = asked.format.unwrap_or_else(|| preferred(request.headers()));
@@ -60,17 +63,8 @@ impl EditLastTransaction {
         month: Month,
         deadline: Option<Instant>,
     ) -> Result<Statement, Error> {
-        let log = book.log(month)?;
-        let read = read_to_end(&*self.store, &log);
-        let records = match deadline {
-            Some(deadline) if deadline <= Instant::now() => {
-                return Err(Error::not_sent("the deadline has passed"));
-            }
-            Some(deadline) => timeout_at(deadline, read)
-                .await
-                .unwrap_or_else(|_| Err(Error::not_sent("the deadline came before the store's answer")))?,
-            None => read.await?,
-        };
+        let sender = Sender { store: &*self.store, deadline };
+        let records = sender.read_to_end(&book.log(month)?).await?;
         let statement = Statement::fold(month, records.iter().map(|record| record.text.as_str()));
         Observed::count_unreadable(statement.unreadable());
         Ok(statement)

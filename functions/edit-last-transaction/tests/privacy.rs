@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use onetap_store::Observed;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use support::{Api, DINNER, LUNCH, TOKEN, memory};
 
 #[derive(Clone, Default)]
@@ -56,7 +56,7 @@ async fn no_id_text_amount_or_token_is_logged() {
     api.patch(r#"{"附註":"秘密"}"#).await;
     for calls in 0..4 {
         let plan = move |call| if call > calls { Fault::ReplyLost } else { Fault::Pass };
-        let down = api.through(Arc::new(Observed::new(Faulty::new(Arc::clone(&api.store), plan))));
+        let down = api.through(Arc::new(Observed::new(TestStore::faulty(Arc::clone(&api.store), plan))));
         down.get().await;
         down.transactions("?month=2025-11", &[]).await;
         down.put(DINNER).await;

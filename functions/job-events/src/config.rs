@@ -55,6 +55,11 @@ impl Config {
     }
 }
 
+/// How often a stream reads the log where the store has no pub/sub (`SSE_POLL_MS`): a setting of the store.
+pub fn poll_interval(variables: &Variables<'_>) -> Result<Duration, ConfigError> {
+    variables.millis("SSE_POLL_MS", 500)
+}
+
 /// `*` or `scheme://host[:port]`. With a path, even `/`, or with user information it would equal no browser's `Origin`.
 fn is_origin(text: &str) -> bool {
     text == "*" || is_http_url(text) && text.matches('/').count() == 2
@@ -76,6 +81,9 @@ mod tests {
     fn unset_variables_have_their_defaults_or_are_named() {
         let config = read(&[]).unwrap();
         assert_eq!([config.max, config.keepalive, config.grace], [25, 15, 3].map(Duration::from_secs));
+        let poll = |text: &str| poll_interval(&Variables::from_lookup(|_| Some(text.to_owned())));
+        assert_eq!([poll("").unwrap(), poll("900").unwrap()], [500, 900].map(Duration::from_millis));
+        assert_eq!(poll("-5").unwrap_err().variable(), "SSE_POLL_MS");
         for name in ["JOB_EVENTS_SECRET", "JOB_EVENTS_ALLOW_ORIGIN"] {
             assert_eq!(read(&[(name, "")]).unwrap_err().variable(), name);
         }

@@ -20,11 +20,11 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use onetap_bus::{Follower, Job, Resume};
+use onetap_bus::{Follower, Job, Resume, key_kind};
 use onetap_config::{ConfigError, Variables};
-use onetap_store::{Error, Store, open, warm_up};
+use onetap_store::{Error, ErrorKind, Store, open_with_kinds, warm_up};
 
-pub use config::Config;
+pub use config::{Config, poll_interval};
 pub use token::token;
 
 use request::{Call, Refusal, Target};
@@ -53,8 +53,8 @@ impl JobEvents {
 
     /// The gateway that these variables describe.
     pub fn from_variables(variables: &Variables<'_>) -> Result<JobEvents, ConfigError> {
-        let store = open(&onetap_store::Config::from_variables(variables)?)?;
-        Ok(JobEvents::new(store, Config::from_variables(variables)?))
+        let store = onetap_store::Config::from_variables(variables)?.poll_interval(poll_interval(variables)?);
+        Ok(JobEvents::new(open_with_kinds(&store, key_kind)?, Config::from_variables(variables)?))
     }
 
     /// Opens the connection to the store while the function starts. Never fails.
@@ -75,7 +75,7 @@ impl JobEvents {
             Ok(Call { job, target: Target::Events(resume, token_ttl) }) => {
                 match self.events(job, resume, token_ttl).await {
                     // The store has logged its failure.
-                    Err(Error::Unavailable { .. }) => Ok(retry_later()),
+                    Err(error) if error.kind() == ErrorKind::Unavailable => Ok(retry_later()),
                     // A permanent failure, such as wrong credentials, must not make clients reconnect for ever.
                     response => response.map_err(unavailable),
                 }

@@ -1,31 +1,27 @@
 #![doc = include_str!("../README.md")]
 
-mod record;
-
-use std::collections::HashSet;
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::FutureExt;
-use lambda_runtime::{Context, LambdaEvent};
-use onetap_bus::{Bus, Event};
+use lambda_runtime::LambdaEvent;
+use onetap_bus::{Bus, Error, Event, Malformed, Published, Stages, key_kind};
 use onetap_config::{ConfigError, Variables};
-use onetap_store::{Store, config, open, warm_up};
+use onetap_idem::Invocation;
+use onetap_idem::sqs::{Record, RecordState, SqsBatchResponse, SqsEvent, SqsMessage, hold_back, response};
+use onetap_store::{Store, open_with_kinds, warm_up};
 use tokio::time::{Instant, timeout_at};
 
 pub use onetap_bus::Config;
-
-use record::{Failure, Record, State};
 
 /// Events in one call of the store. Lambda's batches have ten by default. Larger ones are split, so that the deadline
 /// is checked between the calls and records that were not sent are known.
 const MAX_EVENTS_PER_CALL: usize = 100;
 
-/// Time that is reserved at the end of an invocation for its response.
-const RESPONSE_MARGIN: Duration = Duration::from_millis(250);
+/// From this delivery on, a record whose processing panics no longer holds back its group. A panic that passes (memory,
+/// a restart) passes within the deliveries before it; one that comes from the record never does.
+const FIRST_DELIVERY_THAT_SKIPS_A_PANIC: u32 = 3;
 
 /// The Lambda function: publishes SQS messages as job events.
 #[derive(Debug)]
@@ -42,8 +38,8 @@ impl QueueConsumer {
 
     /// The consumer that these variables describe.
     pub fn from_variables(variables: &Variables<'_>) -> Result<QueueConsumer, ConfigError> {
-        let store = config::Config::from_variables(variables)?;
-        Ok(QueueConsumer::new(open(&store)?, Config::from_variables(variables, &store)?))
+        let store = open_with_kinds(&onetap_store::Config::from_variables(variables)?, key_kind)?;
+        Ok(QueueConsumer::new(store, Config::from_variables(variables)?))
     }
 
     /// Opens the connection to the store while the function starts. Never fails.
@@ -53,7 +49,7 @@ impl QueueConsumer {
 
     /// Handles one Lambda invocation.
     pub async fn invoke(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Infallible> {
-        let response = self.handle(event.payload, deadline(&event.context)).await;
+        let response = self.handle(event.payload, Invocation::of(&event.context).deadline).await;
         onetap_telemetry::flush();
         Ok(response)
     }
@@ -61,15 +57,15 @@ impl QueueConsumer {
     /// Publishes a batch by `deadline`. The response names every record that was not published, also one that can never
     /// be: SQS delivers it again, and moves it to the dead-letter queue in the end.
     pub async fn handle(&self, event: SqsEvent, deadline: Instant) -> SqsBatchResponse {
-        let mut records: Vec<Record> =
-            event.records.into_iter().map(|message| Record::read(message, self.bus.stages())).collect();
+        let read = |message| Record::new(message, |message| State::read(message, self.bus.stages()));
+        let mut records: Vec<Record<State>> = event.records.into_iter().map(read).collect();
         let mut events_per_call = MAX_EVENTS_PER_CALL;
         loop {
-            fail_rest_of_groups(&mut records);
+            hold_back(&mut records);
             let (waiting, events): (Vec<usize>, Vec<Event>) = records
                 .iter()
                 .enumerate()
-                .filter_map(|(n, r)| Some((n, r.waiting()?.clone())))
+                .filter_map(|(n, record)| Some((n, record.state.waiting()?.clone())))
                 .take(events_per_call)
                 .unzip();
             if events.is_empty() {
@@ -89,15 +85,8 @@ impl QueueConsumer {
                 records[n].state = state;
             }
         }
-        let mut response = SqsBatchResponse::default();
-        for record in &records {
-            record.report();
-            if let State::Failed(_) = record.state {
-                // A record without an id is reported with an empty id; Lambda then retries the whole batch.
-                response.add_failure(record.id.as_str());
-            }
-        }
-        response
+        records.iter().for_each(report);
+        response(&records)
     }
 
     /// Publishes events in one store call; returns a state for each.
@@ -120,26 +109,106 @@ impl QueueConsumer {
 /// A call of the store panicked.
 struct Panicked;
 
-/// Keeps the order of FIFO groups: after a failure that may pass, the later records of the message group fail too. Records
-/// that were not sent yet are not sent. Records that were published already are delivered again, in order, as duplicates. A
-/// record that can never be published fails too, but the rest of its group does not; so does one that still panics at a
-/// later delivery.
-fn fail_rest_of_groups(records: &mut [Record]) {
-    let mut failed_groups: HashSet<String> = HashSet::new();
-    for record in records {
-        let Some(group) = &record.group else {
-            continue;
-        };
-        if record.holds_back() {
-            failed_groups.insert(group.clone());
-        } else if !matches!(record.state, State::Failed(_)) && failed_groups.contains(group) {
-            record.state = State::Failed(Failure::HeldBack);
+enum State {
+    /// A valid event, not sent yet.
+    Waiting(Event),
+    /// Published, now or before.
+    Done(Published),
+    /// Not published. It is reported as failed, so that SQS delivers it again or moves it to the dead-letter queue.
+    Failed(Failure),
+}
+
+enum Failure {
+    Malformed(Malformed),
+    SeqTaken,
+    Store,
+    OutOfTime,
+    Panicked,
+    HeldBack,
+}
+
+impl State {
+    fn read(message: SqsMessage, stages: &Stages) -> State {
+        let body = message.body.unwrap_or_default();
+        match catch_unwind(|| Event::parse(body, stages)) {
+            Ok(Ok(event)) => State::Waiting(event),
+            Ok(Err(malformed)) => State::Failed(Failure::Malformed(malformed)),
+            Err(_) => State::Failed(Failure::Panicked),
+        }
+    }
+
+    fn waiting(&self) -> Option<&Event> {
+        match self {
+            State::Waiting(event) => Some(event),
+            State::Done(_) | State::Failed(_) => None,
         }
     }
 }
 
-/// The time by which the response must be ready.
-fn deadline(context: &Context) -> Instant {
-    let left = context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
-    Instant::now() + left.saturating_sub(RESPONSE_MARGIN)
+impl RecordState for State {
+    fn is_done(&self) -> bool {
+        matches!(self, State::Done(_))
+    }
+
+    fn holds_back(&self, deliveries: u32) -> bool {
+        match self {
+            State::Failed(Failure::Malformed(_) | Failure::SeqTaken) | State::Waiting(_) | State::Done(_) => {
+                false
+            }
+            State::Failed(Failure::Panicked) => deliveries < FIRST_DELIVERY_THAT_SKIPS_A_PANIC,
+            // A store failure may end before any delivery, so it always holds the group back.
+            State::Failed(Failure::Store | Failure::OutOfTime | Failure::HeldBack) => true,
+        }
+    }
+
+    fn is_final(&self) -> bool {
+        matches!(self, State::Failed(_))
+    }
+
+    fn held_back() -> State {
+        State::Failed(Failure::HeldBack)
+    }
+}
+
+/// Counts the outcome of a record and logs it. This is the only place that logs a failure of a record.
+fn report(record: &Record<State>) {
+    let outcome = match &record.state {
+        State::Done(Published::New(_)) => "published",
+        State::Done(Published::Routed) => "routed",
+        State::Done(Published::Duplicate(_)) => "duplicate",
+        State::Failed(Failure::Malformed(_) | Failure::SeqTaken) => "malformed",
+        State::Failed(Failure::Store) => "store_error",
+        State::Waiting(_) | State::Failed(Failure::OutOfTime) => "out_of_time",
+        State::Failed(Failure::Panicked) => "panicked",
+        State::Failed(Failure::HeldBack) => "held_back",
+    };
+    metrics::counter!("events_total", "outcome" => outcome).increment(1);
+    let message_id = record.id.as_str();
+    match &record.state {
+        State::Failed(Failure::Malformed(reason)) => {
+            tracing::warn!(message_id, outcome, %reason, "the event cannot be published");
+        }
+        State::Failed(Failure::SeqTaken) => {
+            tracing::warn!(message_id, outcome, reason = %Error::SeqTaken, "the event cannot be published");
+        }
+        State::Failed(Failure::Panicked) => {
+            tracing::error!(message_id, outcome, "the event's processing panicked");
+        }
+        // The store has logged its failure; this line names the record.
+        State::Failed(Failure::Store | Failure::OutOfTime | Failure::HeldBack) | State::Waiting(_) => {
+            tracing::warn!(message_id, outcome, "the event will be redelivered");
+        }
+        State::Done(_) => tracing::debug!(message_id, outcome, "the event is done"),
+    }
+}
+
+impl From<Result<Published, Error>> for State {
+    fn from(outcome: Result<Published, Error>) -> State {
+        match outcome {
+            Ok(published) => State::Done(published),
+            Err(Error::SeqTaken) => State::Failed(Failure::SeqTaken),
+            // Any other failure may pass by the next delivery.
+            Err(_) => State::Failed(Failure::Store),
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use harness::{batch, later};
 use onetap_bus::Job;
 use onetap_store::Observed;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use onetap_telemetry::Recorder;
 use queue_consumer::QueueConsumer;
 use support::{World, event_text};
@@ -59,7 +59,7 @@ async fn no_log_line_or_metric_names_a_job_or_quotes_an_event() {
         "somebody's private words".to_owned(),
     ];
     let plan = |call| if call == 1 { Fault::NotSent } else { Fault::Pass };
-    let store = Arc::new(Observed::new(Faulty::new(world.store.clone(), plan)));
+    let store = Arc::new(Observed::new(TestStore::faulty(world.store.clone(), plan)));
     let consumer = QueueConsumer::new(store, world.config.clone());
     for deadline in [later(), later(), Instant::now()] {
         let answer = consumer.handle(batch(bodies.clone()).await, deadline).await;

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use metrics::counter;
+use onetap_idem::{Claim, ClaimOutcome, Run};
 use onetap_line::webhook::Event;
 use onetap_line::{Message, Messages};
-use onetap_store::idem::{Claim, Claimed, Run};
-use onetap_store::lease::{Acquire, Request};
+use onetap_store::lease::{Acquire, AcquireOutcome};
 use onetap_store::{Answers, Error, Key, Lease, Read, Round, Ticket};
 use serde::{Deserialize, Serialize};
 
@@ -41,14 +41,14 @@ pub(crate) struct Planned<'e> {
 pub(crate) struct Begun<'e> {
     pub(crate) event: &'e Event,
     pub(crate) plan: Plan,
-    pub(crate) claim: ClaimOutcome,
+    pub(crate) claim: EventClaim,
     pub(crate) lock: LockOutcome,
     /// The user's profile, if it was read with the claim.
     pub(crate) profile: Option<Profile>,
 }
 
 /// The outcome of an event's claim.
-pub(crate) enum ClaimOutcome {
+pub(crate) enum EventClaim {
     /// We handle it. `Some`: we hold its claim. `None`: it is handled without dedupe.
     Ours(Option<Run>),
     /// It was handled before.
@@ -101,10 +101,10 @@ pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -
     let mut outcomes = Vec::new();
     for (planned, claim, user, reader, read) in asked {
         let claim = match claim {
-            None => ClaimOutcome::Ours(None),
+            None => EventClaim::Ours(None),
             Some(ticket) => claim_outcome(session, answers.take(ticket)),
         };
-        let is_ours = matches!(claim, ClaimOutcome::Ours(_));
+        let is_ours = matches!(claim, EventClaim::Ours(_));
         let user = user.filter(|_| is_ours);
         locks.ask(user, planned.event, &mut round);
         let profile = read.and_then(|ticket| profile_of(&mut answers, ticket));
@@ -148,7 +148,7 @@ fn claim(session: &Session<'_>, planned: &Planned<'_>) -> Option<Claim> {
     let id = planned.event.webhook_event_id.as_deref();
     let id = id.filter(|_| !matches!(planned.plan, Plan::Ignore))?;
     let call = session.webhook.idem.call(&format!("line:{id}"));
-    let refused = |error: &onetap_store::idem::Error| {
+    let refused = |error: &onetap_idem::Error| {
         count_dedupe(error.outcome());
         tracing::warn!(%error, "an event is handled without dedupe");
     };
@@ -170,16 +170,16 @@ fn locked_user<'e>(session: &Session<'_>, planned: &Planned<'e>) -> Option<&'e s
 }
 
 /// The outcome of a claim. Events that are not ours are counted here; ours are counted when they have ended.
-fn claim_outcome(session: &Session<'_>, claimed: Result<Claimed, Error>) -> ClaimOutcome {
+fn claim_outcome(session: &Session<'_>, claimed: Result<ClaimOutcome, Error>) -> EventClaim {
     let (outcome, label) = match claimed.inspect_err(|error| session.note_failure(error)) {
-        Ok(Claimed::Mine(run)) => return ClaimOutcome::Ours(Some(run)),
-        Ok(Claimed::Done(done)) => (ClaimOutcome::Done(done.value().ok()), "replayed"),
-        Ok(Claimed::Unknown) => (ClaimOutcome::Elsewhere, "unknown"),
-        Ok(Claimed::Mismatch) => (ClaimOutcome::Elsewhere, "mismatch"),
+        Ok(ClaimOutcome::Mine(run)) => return EventClaim::Ours(Some(run)),
+        Ok(ClaimOutcome::Done(done)) => (EventClaim::Done(done.value().ok()), "replayed"),
+        Ok(ClaimOutcome::Unknown) => (EventClaim::Elsewhere, "unknown"),
+        Ok(ClaimOutcome::Mismatch) => (EventClaim::Elsewhere, "mismatch"),
         // `Late` and `InProgress`: another caller may be running it.
-        Ok(_) => (ClaimOutcome::Elsewhere, "in_progress"),
+        Ok(_) => (EventClaim::Elsewhere, "in_progress"),
         // Fail open: the event is handled without dedupe.
-        Err(_) => (ClaimOutcome::Ours(None), "store_error"),
+        Err(_) => (EventClaim::Ours(None), "store_error"),
     };
     count_dedupe(label);
     outcome
@@ -197,7 +197,7 @@ struct Locks<'a, 'e> {
 /// One user's lock, for all events of that user in this delivery.
 enum UserLock {
     /// Its answer is on the way.
-    Asked(Ticket<Request>),
+    Asked(Ticket<Acquire>),
     /// It is ours, and the first event that needs it gets it.
     Taken(Lease),
     /// An event of this delivery has it.
@@ -217,7 +217,7 @@ impl<'e> Locks<'_, 'e> {
         }
         let Ok(key) = Key::new(format!("processing:user:{user}")) else { return };
         let label = self.labels.get(user).map_or("", String::as_str);
-        let request = Request::new(&self.session.webhook.store, key).ttl(config.ttl).label(label);
+        let request = Acquire::new(self.session.webhook.store.clone(), key).ttl(config.ttl).label(label);
         let ticket = if event.is_redelivery { round.add(request) } else { round.add_likely(request) };
         self.locks.insert(user, UserLock::Asked(ticket));
     }
@@ -227,8 +227,8 @@ impl<'e> Locks<'_, 'e> {
         for lock in self.locks.values_mut() {
             *lock = match std::mem::replace(lock, UserLock::Unknown) {
                 UserLock::Asked(ticket) => match answers.take(ticket) {
-                    Ok(Acquire::Acquired(lease)) => UserLock::Taken(lease),
-                    Ok(Acquire::Held { label }) => UserLock::Held { ids: label },
+                    Ok(AcquireOutcome::Acquired(lease)) => UserLock::Taken(lease),
+                    Ok(AcquireOutcome::Held { label }) => UserLock::Held { ids: label },
                     Err(_) => UserLock::Unknown,
                 },
                 answered => answered,

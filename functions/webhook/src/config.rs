@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use onetap_config::{ConfigError, Variables};
+use onetap_idem as idem;
 use onetap_line::Message;
-use onetap_store::idem;
 
 use crate::plan::Scope;
 use crate::replies;

@@ -1,7 +1,7 @@
 //! The button that confirms an erasure. What it carries is enough to judge it: nothing is kept for it.
 
+use onetap_idem::digest;
 use onetap_ledger::Moment;
-use onetap_store::idem::digest;
 
 /// How long the button is good, in seconds from the event that asked for it to the event of the tap.
 const LIFE_SECONDS: u64 = 5 * 60;

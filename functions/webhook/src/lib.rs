@@ -21,11 +21,11 @@ use std::sync::Arc;
 use http::{Method, StatusCode, header};
 use lambda_http::{Body, Request, Response};
 use onetap_config::{ConfigError, Variables};
+use onetap_idem::Idempotency;
 use onetap_line::signature::{Verdict, verify};
 use onetap_line::{Client, WebhookBody};
-use onetap_store::idem::Idempotency;
 use onetap_store::lease::unique_token;
-use onetap_store::{Store, WARM_UP_TIMEOUT, open, warm_up};
+use onetap_store::{Store, WARM_UP_TIMEOUT, open_with_kinds, warm_up};
 use onetap_weather::{Forecasts, Moment};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -33,6 +33,7 @@ use tracing::Instrument;
 pub use config::{Config, Lock, Times};
 pub use delivery::{Ended, Ending, Endings};
 pub use plan::Scope;
+pub use user_edit::key_kind;
 
 use session::Session;
 
@@ -74,7 +75,7 @@ impl Webhook {
     pub fn from_variables(variables: &Variables<'_>) -> Result<Webhook, ConfigError> {
         let config = Config::from_variables(variables)?;
         let weather = onetap_weather::Config::from_variables(variables)?;
-        let store = open(&onetap_store::Config::from_variables(variables)?)?;
+        let store = open_with_kinds(&onetap_store::Config::from_variables(variables)?, key_kind)?;
         let http = onetap_http::Client::new();
         Webhook::new(store, Arc::new(weather.open(&http)), &http, config)
     }

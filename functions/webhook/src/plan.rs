@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use onetap_idem::digest;
 use onetap_ledger::chat::{self, Recall, Sentence, Supply};
 use onetap_ledger::{Change, Moment};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Source, TextMessage};
-use onetap_store::idem::digest;
 use onetap_weather::places::{by_address, by_name, is_place_text, nearest, search};
 use onetap_weather::{Found, Place};
 use percent_encoding::percent_decode_str;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use onetap_ledger::Moment;
 use onetap_store::{
-    Answers, Batch, Commit, Error, Key, Log, Position, Record, Round, Store, edit, forward, read_to_end,
+    Answers, Batch, Commit, Error, ErrorKind, Key, Log, Position, Record, Round, Store, edit, forward,
+    read_to_end,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -37,7 +38,7 @@ impl<'a> Session<'a> {
     /// Makes no further store call in this delivery if the store failed. A value that cannot be read is a failure of one
     /// event, not of the store.
     pub(crate) fn note_failure(&self, error: &Error) {
-        let down = matches!(error, Error::Unavailable { .. } | Error::Rejected { .. });
+        let down = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Rejected);
         if down && self.store_is_up.swap(false, Ordering::Relaxed) {
             tracing::warn!(%error, "the store failed: this delivery goes on without it");
         }
@@ -124,5 +125,5 @@ impl Store for WhileUp<'_> {
         self.store.read(log, after, limit).await
     }
 
-    forward!(store: commit_each, watch, connect, max_value);
+    forward!(store: commit_each, watch, connect, capabilities, max_value);
 }

@@ -143,3 +143,9 @@ impl Erasure {
 pub(crate) fn profile_key(user: &str) -> Result<Key, Error> {
     Key::new(format!("user:{user}:profile"))
 }
+
+/// What a key holds, for the store's metrics: `profile`, `transaction` or `other`.
+pub fn key_kind(key: &Key) -> &'static str {
+    let rest = key.as_str().strip_prefix("user:");
+    if rest.is_some_and(|rest| rest.ends_with(":profile")) { "profile" } else { onetap_ledger::key_kind(key) }
+}

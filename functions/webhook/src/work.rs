@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use metrics::{counter, histogram};
+use onetap_idem::{RecordOutcome, Run};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
-use onetap_store::idem::{Committed, Run};
-use onetap_store::lease::Release;
+use onetap_store::lease::ReleaseOutcome;
 use onetap_store::{Batch, Commit, Error, Lease, Round, edit};
 use tokio::time::Instant;
 
-use crate::claims::{Begun, ClaimOutcome, LockOutcome, Marker, count_dedupe};
+use crate::claims::{Begun, EventClaim, LockOutcome, Marker, count_dedupe};
 use crate::erasing::{Removal, hide_surplus, remove_hidden_records};
 use crate::look_up::{Findings, erasure, look_up};
 use crate::plan::Plan;
@@ -30,30 +30,30 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
     }
     let ending: Ending = match (claim, lock) {
         _ if matches!(plan, Plan::Ignore) => ignored(event).into(),
-        (ClaimOutcome::Elsewhere, _) => Ended::Elsewhere.into(),
+        (EventClaim::Elsewhere, _) => Ended::Elsewhere.into(),
         // Its writes were committed by a run that may not have come to reply.
-        (ClaimOutcome::Done(Some(Marker::Answer(answer))), _) => {
+        (EventClaim::Done(Some(Marker::Answer(answer))), _) => {
             match reply_to_written(session, event, &plan, &answer).await.ended() {
                 Ended::Failed => Ended::Failed.into(),
                 _ => Ended::Duplicate.into(),
             }
         }
-        (ClaimOutcome::Done(_), _) => Ended::Duplicate.into(),
-        (ClaimOutcome::Ours(run), LockOutcome::Busy(message)) => {
+        (EventClaim::Done(_), _) => Ended::Duplicate.into(),
+        (EventClaim::Ours(run), LockOutcome::Busy(message)) => {
             let ended = reply(session, event, &message.into()).await.ended();
             finish(session, event, ended, LastWrites::of(run, ended)).await;
             if ended == Ended::Handled { Ended::Busy.into() } else { ended.into() }
         }
         // A busy reply would finish the event. The lock expires, and then the redelivered event can be handled.
-        (ClaimOutcome::Ours(run), LockOutcome::LeftBehind) => {
+        (EventClaim::Ours(run), LockOutcome::LeftBehind) => {
             let ended = Ended::Elsewhere;
             finish(session, event, ended, LastWrites::of(run, ended)).await;
             ended.into()
         }
-        (ClaimOutcome::Ours(run), LockOutcome::Held(lease)) => {
+        (EventClaim::Ours(run), LockOutcome::Held(lease)) => {
             work(session, event, &plan, profile, run, Some(lease)).await
         }
-        (ClaimOutcome::Ours(run), LockOutcome::Unlocked) => {
+        (EventClaim::Ours(run), LockOutcome::Unlocked) => {
             work(session, event, &plan, profile, run, None).await
         }
     };
@@ -140,7 +140,7 @@ async fn write(
         Ok((writes, answer.map_or(Marker::Answered, Marker::Answer)))
     };
     let written = match run {
-        Some(run) => edit.record(store, run, step).await,
+        Some(run) => run.edit(store, &edit, step).await,
         None => edit.apply(store, step).await,
     };
     written.inspect_err(|error| session.note_failed_edit(error))
@@ -206,7 +206,7 @@ impl MarkerWrite {
             (MarkerWrite::Ended(_, Ended::Elsewhere), _) => "in_progress",
             (MarkerWrite::Ended(_, Ended::Failed), _) => "failed",
             (MarkerWrite::Ended(run, _), Ok(answer)) => match run.committed(answer) {
-                Committed::Recorded => "executed",
+                RecordOutcome::Recorded => "executed",
                 _ => "lost_lease",
             },
             (MarkerWrite::Ended(..), Err(_)) => "unrecorded",
@@ -265,10 +265,10 @@ fn min_hold(session: &Session<'_>, ended: Ended) -> Duration {
     }
 }
 
-fn log_release(event: &Event, release: Result<Release, Error>) {
+fn log_release(event: &Event, release: Result<ReleaseOutcome, Error>) {
     let status = match release {
-        Ok(Release::Released) => "released",
-        Ok(Release::Outlasted) => "outlasted",
+        Ok(ReleaseOutcome::Released) => "released",
+        Ok(ReleaseOutcome::Outlasted) => "outlasted",
         Err(_) => "failed",
     };
     counter!("processing_lock_release_total", "status" => status).increment(1);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use onetap_line::testing::Fault as LineFault;
 use onetap_store::Observed;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use onetap_telemetry::Recorder;
 use serde_json::json;
 use support::*;
@@ -60,10 +60,11 @@ async fn no_log_line_or_metric_holds_anything_of_a_user() {
         "刪除我的資料",
     ];
     for down in [false, true] {
-        let store = Faulty::new(
-            memory(),
-            move |call| if down && call % 2 == 0 { Fault::ReplyLost } else { Fault::Pass },
-        );
+        let store =
+            TestStore::faulty(
+                memory(),
+                move |call| if down && call % 2 == 0 { Fault::ReplyLost } else { Fault::Pass },
+            );
         let bot = Bot::with(Arc::new(Observed::new(store)), &[("PROCESSING_LOCK_SCOPE", "all")]);
         for words in words {
             let event = text(USER, words);

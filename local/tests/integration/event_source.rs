@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use http::{Response, StatusCode};
 use onetap_local::client::Client;
 use onetap_local::event_source::EventSource;
-use onetap_servers::HttpFunction;
+use onetap_servers::HttpStub;
 
 /// What a client of a server with these answers, given one after the other, makes of them: the data of the events,
 /// whether it ended without an error, and the `Last-Event-ID` of each of its requests.
 async fn read(answers: &[(u16, &'static str)]) -> (Vec<String>, bool, Vec<Option<String>>) {
     let answers: Mutex<VecDeque<_>> = Mutex::new(answers.iter().copied().collect());
     let ids = Arc::new(Mutex::new(Vec::new()));
-    let server = HttpFunction::start({
+    let server = HttpStub::serving({
         let ids = ids.clone();
         move |request| {
             let id = request.headers().get("last-event-id").map(|id| id.to_str().unwrap().to_owned());

@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use onetap_config::Secret;
 use onetap_line::signature::sign;
 use onetap_local::client::Events;
-use onetap_servers::{Broken, Fault, Proxy};
+use onetap_servers::{Fault, HttpStub, Proxy};
 use serde_json::{Value, json};
 use support::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,7 +92,7 @@ async fn the_query_of_a_month_reaches_its_function() {
 #[tokio::test]
 async fn of_twenty_taps_at_once_one_is_answered_with_a_forecast() {
     let gate = Arc::new(Semaphore::new(0));
-    let service = Broken::start(Fault::Status(200, WEATHER.to_owned())).await;
+    let service = HttpStub::always(Fault::Status(200, WEATHER.to_owned()));
     let weather = Proxy::start(&service.url()).await;
     weather.inject(Some(Fault::Held(Arc::clone(&gate))));
     let runner = Runner::with(&[

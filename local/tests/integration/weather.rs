@@ -3,7 +3,7 @@
 use crate::support;
 
 use http::Method;
-use onetap_servers::{Broken, Fault};
+use onetap_servers::{Fault, HttpStub};
 use serde_json::{Value, json};
 use support::*;
 
@@ -107,7 +107,7 @@ async fn what_is_forgotten_is_gone_from_the_process_and_from_the_store() {
 
 #[tokio::test]
 async fn the_faults_stand_before_a_real_provider_as_well() {
-    let service = Broken::start(Fault::Status(200, WEATHER.to_owned())).await;
+    let service = HttpStub::always(Fault::Status(200, WEATHER.to_owned()));
     let real = [("WEATHER_PROVIDER", "open-meteo"), ("OPEN_METEO_BASE_URL", &service.url())];
     let runner = Runner::with(&real).await;
     let providers = set(&runner, json!({ "provider": "down" })).await["providers"].take();

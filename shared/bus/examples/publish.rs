@@ -26,8 +26,8 @@ const LAST_PAUSE: Duration = Duration::from_millis(1600);
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let id = std::env::args().nth(1).ok_or("usage: publish JOB_ID")?;
     let variables = Variables::from_env();
-    let store = onetap_store::Config::from_variables(&variables)?;
-    let bus = Bus::new(open(&store)?, Config::from_variables(&variables, &store)?);
+    let store = open(&onetap_store::Config::from_variables(&variables)?)?;
+    let bus = Bus::new(store, Config::from_variables(&variables)?);
     let job = Job::new("chat", id)?;
     for stage in ["plan", "token", "done"] {
         if bus.stages().iter().all(|entry| entry.name() != stage) {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use onetap_config::{ConfigError, Variables};
-use onetap_store::config::{self, Backend};
 
 use crate::Stages;
 
@@ -21,9 +20,6 @@ pub struct Config {
     pub published_ttl: Duration,
     /// Approximate number of events that a shard stream keeps (`EVENT_STREAM_MAXLEN`).
     pub stream_maxlen: usize,
-    /// Whether events go to shard streams too: on Redis and in memory. On DynamoDB the stream of a shard would be one
-    /// hot item; there the jobs' own logs are enough.
-    pub shard_streams: bool,
     /// The stages of a job (`EVENT_STAGES`).
     pub stages: Stages,
 }
@@ -35,15 +31,14 @@ impl Default for Config {
             state_ttl: Duration::from_secs(3600),
             published_ttl: Duration::from_secs(7200),
             stream_maxlen: 10_000,
-            shard_streams: true,
             stages: Stages::default(),
         }
     }
 }
 
 impl Config {
-    /// Reads `EVENT_…`, for the store that `store` names.
-    pub fn from_variables(variables: &Variables<'_>, store: &config::Config) -> Result<Config, ConfigError> {
+    /// Reads `EVENT_…`.
+    pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
         let default = Config::default();
         let maxlen = variables.positive("EVENT_STREAM_MAXLEN", default.stream_maxlen as u64)?;
         Ok(Config {
@@ -52,7 +47,6 @@ impl Config {
             published_ttl: variables
                 .seconds("EVENT_PUBLISHED_TTL_SECONDS", default.published_ttl.as_secs())?,
             stream_maxlen: usize::try_from(maxlen).unwrap_or(usize::MAX),
-            shard_streams: store.backend() != Backend::DynamoDb,
             stages: Stages::from_variables(variables)?,
         })
     }
@@ -76,28 +70,13 @@ mod tests {
     use super::*;
 
     fn read(set: &[(&str, &str)]) -> Result<Config, ConfigError> {
-        let lookup = |name: &str| {
-            let dynamodb = [
-                ("DYNAMODB_TABLE", "onetap"),
-                ("AWS_REGION", "x"),
-                ("AWS_ACCESS_KEY_ID", "x"),
-                ("AWS_SECRET_ACCESS_KEY", "x"),
-                ("STORE", "memory"),
-            ];
-            set.iter().chain(&dynamodb).find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
-        };
-        let variables = Variables::from_lookup(lookup);
-        Config::from_variables(&variables, &config::Config::from_variables(&variables)?)
+        let lookup = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        Config::from_variables(&Variables::from_lookup(lookup))
     }
 
     #[test]
     fn unset_variables_have_their_defaults() {
         assert_eq!(read(&[]), Ok(Config::default()));
-    }
-
-    #[test]
-    fn dynamodb_has_no_shard_streams() {
-        assert_eq!(read(&[("STORE", "dynamodb")]), Ok(Config { shard_streams: false, ..Config::default() }));
     }
 
     #[test]

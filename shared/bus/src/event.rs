@@ -270,7 +270,7 @@ pub(crate) struct EventNumber {
 }
 
 impl EventNumber {
-    /// `None` for a record that is no event; nothing here writes one.
+    /// `None` for a record that is not an event; nothing here writes one.
     pub(crate) fn of(text: &str) -> Option<EventNumber> {
         serde_json::from_str(text).ok()
     }

@@ -31,7 +31,7 @@ pub struct Resume {
 
 /// Reads a job's events in the order of its log, each once.
 ///
-/// It reads, and subscribes when everything that was there is told, so that the first events need not wait for the
+/// It reads, and subscribes once it has passed on everything that was there, so that the first events need not wait for the
 /// subscription. Then it reads again, and on every notification: what commits after the subscription notifies, what
 /// committed before is read. After 30 seconds without a notification it reads all the same, and if that finds an event, it
 /// renews the subscription: a watch that never notifies delays events, and loses none.

@@ -24,6 +24,16 @@ pub struct Job {
     id: String,
 }
 
+/// What a key holds, for the store's metrics: `state` or `other`.
+pub fn key_kind(key: &Key) -> &'static str {
+    match key.as_str().split_once(':') {
+        // These are never the domain of a job, and a job may be called `state`.
+        Some(("user" | "processing" | "idem" | "published" | "router", _)) => "other",
+        Some((_, rest)) if rest.starts_with("state:") => "state",
+        _ => "other",
+    }
+}
+
 impl Job {
     /// A job with these names, or what is wrong with them.
     pub fn new(domain: impl Into<String>, id: impl Into<String>) -> Result<Job, Malformed> {
@@ -187,5 +197,20 @@ mod tests {
     #[test]
     fn debug_shows_no_id() {
         assert_eq!(format!("{:?}", Job::new("scan", "somebody").unwrap()), "Job(scan, 8 bytes)");
+    }
+
+    #[test]
+    fn only_a_state_has_a_kind_of_its_own() {
+        for (name, kind) in [
+            ("scan:state:job:1", "state"),
+            ("user:state:pending", "other"),
+            ("published:state:vision:10", "other"),
+            ("router:published:state:10", "other"),
+            ("idem:state:3f2a", "other"),
+            ("scan:job:state", "other"),
+            ("state", "other"),
+        ] {
+            assert_eq!(key_kind(&Key::new(name).unwrap()), kind, "{name}");
+        }
     }
 }

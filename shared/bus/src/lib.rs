@@ -14,6 +14,6 @@ mod stages;
 pub use config::Config;
 pub use event::{Event, MAX_EVENT_BYTES, Malformed};
 pub use follow::{Follower, Resume};
-pub use job::Job;
+pub use job::{Job, key_kind};
 pub use publish::{Bus, Error, Published};
 pub use stages::{InvalidStages, Stage, Stages};

@@ -38,7 +38,7 @@ pub enum Published {
 }
 
 /// Why an event was not published.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Another stage of the job has used the sequence number. This event can never be published.
@@ -142,7 +142,8 @@ impl Bus {
         let id = Value::PositionOf(0);
         let mut batch =
             self.set_router_marker(event)?.put(&published, Expect::Absent, id, self.config.published_ttl);
-        if self.config.shard_streams {
+        // Elsewhere the stream of a shard would be one hot item, and the jobs' own logs are enough.
+        if self.store.capabilities().shared_logs {
             let keep = Keep::about(self.config.stream_maxlen);
             batch = batch.append(&job.stream(self.config.shard_count)?, event.text(), keep);
         }
@@ -229,7 +230,7 @@ fn found_value(refusal: &Refusal, key: Result<Key, store::Error>) -> Option<&str
     refusal.get(&key.ok()?)?.text()
 }
 
-/// The event's marker holds its position. A Python worker's marker is `1`, which is no position.
+/// The event's marker holds its position. A Python worker's marker is `1`, which is not a position.
 fn duplicate(marker: &str) -> Published {
     Published::Duplicate(marker.parse().ok())
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::job::is_name;
 
-/// The name that stands for every stage that has no entry of its own.
+/// The name for every stage without an entry of its own.
 const OTHERS: &str = "*";
 /// Largest sequence number: up to 2^53 all JSON parsers are exact.
 const MAX_SEQ: u64 = 1 << 53;
@@ -43,7 +43,7 @@ fn yes() -> bool {
 }
 
 impl Stage {
-    /// The name; `*` stands for all stages without an entry of their own.
+    /// The name; `*` means all stages without an entry of their own.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -177,8 +177,8 @@ impl<'a> IntoIterator for &'a Stages {
     }
 }
 
-/// The `n`th entry of a table. The error quotes names of members, and no values: what stands in the wrong variable may
-/// be a secret.
+/// The `n`th entry of a table. The error quotes names of members, and no values: the wrong variable may hold a
+/// secret.
 fn entry(n: usize, json: &RawValue) -> Result<Stage, InvalidStages> {
     serde_json::from_str(json.get()).map_err(|error| {
         let said = error.to_string();

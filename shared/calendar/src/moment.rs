@@ -43,7 +43,7 @@ impl Moment {
         }
     }
 
-    /// Reads a `交易ID`: `YYYYMMDD-HHMMSS`.
+    /// Reads the form of an id: `YYYYMMDD-HHMMSS`.
     pub fn parse_id(text: &str) -> Option<Moment> {
         let [year, month, day, hour, minute, second] = parse_pattern(text, "YYYYMMDD-hhmmss")?;
         let date = Date::new(year, month as u8, day as u8)?;
@@ -51,7 +51,7 @@ impl Moment {
         Some(Moment(PlainDateTime::new(date.0, time)))
     }
 
-    /// The same moment as a `交易ID`: `YYYYMMDD-HHMMSS`.
+    /// The same moment in the form of an id: `YYYYMMDD-HHMMSS`.
     pub fn id(self) -> String {
         let (date, (hour, minute, second)) = (self.date(), self.0.as_hms());
         let (year, month, day) = (date.year(), date.month(), date.day());

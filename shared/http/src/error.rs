@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Why there is no complete response. Neither it nor its [source](StdError::source) contains a path, a header or a body:
 /// they can hold secrets. (A source may name the server.)
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no connection: refused, broken or timed out during name look-up, TCP or TLS. Nothing of the request was
@@ -20,7 +20,7 @@ pub enum Error {
     TooLarge,
 }
 
-/// The error that caused another one, if there was one. Errors are equal whatever caused them.
+/// The error that caused another one, if there was one.
 #[derive(Clone, Default)]
 pub struct Source(Option<Arc<dyn StdError + Send + Sync>>);
 
@@ -44,14 +44,6 @@ impl Source {
         Source(Some(Arc::from(source.into())))
     }
 }
-
-impl PartialEq for Source {
-    fn eq(&self, _: &Source) -> bool {
-        true
-    }
-}
-
-impl Eq for Source {}
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

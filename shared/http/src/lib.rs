@@ -36,7 +36,7 @@ pub const MAX_WAIT_FOR_OPENING: Duration = Duration::from_millis(300);
 /// A pool of connections; a clone shares it.
 ///
 /// The pool is our own, with connecting and sending as two steps, because a caller must know which of the two timed
-/// out: only then is it known whether the request was sent. hyper-util's pooled client does not tell.
+/// out: only then is it known whether the request was sent. hyper-util's pooled client does not report it.
 #[derive(Clone)]
 pub struct Client {
     connector: HttpsConnector<HttpConnector>,

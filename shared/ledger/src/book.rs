@@ -32,6 +32,12 @@ impl fmt::Debug for Book {
     }
 }
 
+/// What a key holds, for the store's metrics: `transaction` or `other`.
+pub fn key_kind(key: &Key) -> &'static str {
+    let rest = key.as_str().strip_prefix("user:");
+    if rest.is_some_and(|rest| rest.ends_with(":last_transaction")) { "transaction" } else { "other" }
+}
+
 impl Book {
     /// The ledger of a user id of 1 to 64 letters, digits, `_` and `-`. Any other is refused: a colon or a slash in it could
     /// name somebody else's key.

@@ -1,11 +1,11 @@
 //! Why a change was not made.
 
-use onetap_store::{Error, edit};
+use onetap_store::{Error, ErrorKind, edit};
 
 use crate::Invalid;
 
 /// Why a change was not made. [`texts::failure`](crate::texts::failure) has the message for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ChangeError {
     /// There is no last transaction.
@@ -35,11 +35,13 @@ impl From<edit::Error<ChangeError>> for ChangeError {
     fn from(error: edit::Error<ChangeError>) -> ChangeError {
         match error {
             edit::Error::Step(failure) => failure,
-            // A value of another type is as broken as any other nonsense.
-            edit::Error::Unread(Error::Decode { .. }) | edit::Error::Unwritten(Error::Decode { .. }) => {
+            edit::Error::Unread(error) | edit::Error::Unwritten(error)
+                // A value of another type is as broken as any other nonsense.
+                if error.kind() == ErrorKind::Decode =>
+            {
                 ChangeError::Broken
             }
-            edit::Error::Unwritten(Error::TooLarge { .. }) => ChangeError::TooLarge,
+            edit::Error::Unwritten(error) if error.kind() == ErrorKind::TooLarge => ChangeError::TooLarge,
             edit::Error::Unread(error) => ChangeError::Unreadable(error),
             edit::Error::Unwritten(error) => ChangeError::Unwritable(error),
             _ => ChangeError::Outrun,

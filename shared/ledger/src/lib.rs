@@ -19,7 +19,7 @@ mod patch;
 mod statement;
 pub mod texts;
 
-pub use book::Book;
+pub use book::{Book, key_kind};
 pub use change::{Attempt, Change, Step};
 pub use change_error::ChangeError;
 pub use config::Config;

@@ -1,48 +1,26 @@
-//! A server that never gives a useful answer.
+//! Servers that never answer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::{Request, Response, StatusCode};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::background::Background;
 use crate::connections::Connections;
-use crate::fault::{Body, Fault, response};
-use crate::http::{Handler, HttpServer};
 
-/// A server that never gives a useful answer.
+/// A server that never answers, whatever the protocol.
 #[derive(Debug)]
 pub struct Broken(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Http(HttpServer<Nothing>),
     Mute { addr: SocketAddr, connections: Connections, _background: Background },
     Full { listener: TcpListener, _queue: Vec<TcpStream> },
 }
 
-/// Never reached: every request gets a fault.
-#[derive(Debug)]
-struct Nothing;
-
-impl Handler for Nothing {
-    async fn answer(&self, _: Request<Bytes>) -> Response<Body> {
-        response(StatusCode::OK, "application/json", "")
-    }
-}
-
 impl Broken {
-    /// Answers every HTTP request with `fault`.
-    pub async fn start(fault: Fault) -> Broken {
-        let server = HttpServer::start(Nothing);
-        server.faults().always(Some(fault));
-        Broken(Kind::Http(server))
-    }
-
     /// Accepts connections and sends nothing, whatever protocol the client tries: HTTP, TLS or Redis.
     pub async fn accepts_and_never_answers() -> Broken {
         let connections = Connections::default();
@@ -84,7 +62,6 @@ impl Broken {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         match &self.0 {
-            Kind::Http(server) => server.addr,
             Kind::Mute { addr, .. } => *addr,
             Kind::Full { listener, .. } => listener.local_addr().unwrap(),
         }
@@ -93,7 +70,6 @@ impl Broken {
     /// How many connections it accepted so far.
     pub fn connections(&self) -> usize {
         match &self.0 {
-            Kind::Http(server) => server.connections.opened(),
             Kind::Mute { connections, .. } => connections.opened(),
             Kind::Full { .. } => 0,
         }
@@ -102,17 +78,8 @@ impl Broken {
     /// Returns once it has accepted `n` connections: a client may have its own before that.
     pub async fn accepted(&self, n: usize) {
         match &self.0 {
-            Kind::Http(server) => server.connections.until_opened(n).await,
             Kind::Mute { connections, .. } => connections.until_opened(n).await,
             Kind::Full { .. } => std::future::pending().await,
-        }
-    }
-
-    /// How many HTTP requests it received so far; none where it does not listen for any.
-    pub fn requests(&self) -> usize {
-        match &self.0 {
-            Kind::Http(server) => server.requests(),
-            Kind::Mute { .. } | Kind::Full { .. } => 0,
         }
     }
 }

@@ -1,16 +1,18 @@
 //! Starts the servers of a store backend for a test, and opens a store on them.
 
 #[cfg(feature = "store")]
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 #[cfg(feature = "store")]
 use onetap_store::{Config, Store};
 
 use crate::{Dynamo, Redis, Upstash, create_table, dynamodb_local};
 
-/// The backend of a test's store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The backend of a test's store, by the server that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backend {
+    /// Memory, which has no server: every store is its own.
+    Memory,
     /// redis-server, over the Redis protocol.
     Redis,
     /// The Upstash gateway in front of redis-server.
@@ -19,6 +21,33 @@ pub enum Backend {
     DynamoDb,
     /// Amazon's DynamoDB Local, which `scripts/test` starts.
     DynamoDbLocal,
+}
+
+impl Backend {
+    /// All of them, in the order of tables.
+    pub const ALL: [Backend; 5] =
+        [Backend::Memory, Backend::Redis, Backend::Upstash, Backend::DynamoDb, Backend::DynamoDbLocal];
+
+    /// What tests and tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Memory => "memory",
+            Backend::Redis => "redis",
+            Backend::Upstash => "upstash",
+            Backend::DynamoDb => "dynamodb",
+            Backend::DynamoDbLocal => "dynamodb_local",
+        }
+    }
+
+    /// The variable that says where its server is.
+    pub fn address_variable(self) -> &'static str {
+        match self {
+            Backend::Memory => panic!("memory has no server"),
+            Backend::Redis => "REDIS_URL",
+            Backend::Upstash => "UPSTASH_REDIS_REST_URL",
+            Backend::DynamoDb | Backend::DynamoDbLocal => "AWS_ENDPOINT_URL_DYNAMODB",
+        }
+    }
 }
 
 /// The name and value of an environment variable.
@@ -43,6 +72,12 @@ impl Environment {
     /// table.
     pub async fn start(backend: Backend) -> Environment {
         match backend {
+            Backend::Memory => Environment {
+                variables: store_variables("memory", []),
+                gateway: None,
+                redis: None,
+                _dynamo: None,
+            },
             Backend::Redis => Environment::on_redis(Redis::start().await),
             Backend::Upstash => Environment::on_upstash(Redis::start().await).await,
             Backend::DynamoDb => {
@@ -125,7 +160,10 @@ impl Environment {
 fn open(variables: &[Variable]) -> Arc<dyn Store> {
     let lookup =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-    let config = Config::from_lookup(lookup).expect("variables that describe a store");
+    let mut config = Config::from_lookup(lookup).expect("variables that describe a store");
+    if let Some(millis) = lookup("SSE_POLL_MS") {
+        config = config.poll_interval(Duration::from_millis(millis.parse().expect("a number")));
+    }
     onetap_store::open(&config).expect("a backend that this test is built with")
 }
 

@@ -36,6 +36,13 @@ pub enum Fault {
     Held(Arc<Semaphore>),
 }
 
+impl Fault {
+    /// No fault: answers 200 with this body.
+    pub fn ok(body: impl ToString) -> Fault {
+        Fault::Status(200, body.to_string())
+    }
+}
+
 /// The body of every answer; a stream, because subscriptions are one.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 

@@ -15,17 +15,22 @@ use tokio::net::TcpStream;
 
 use crate::background::Background;
 use crate::connections::Connections;
-use crate::fault::{Body, Closed, Faults, answer_through};
+use crate::fault::{Body, Closed, Fault, Faults, answer_through};
 
-/// Answers the requests into which no fault is injected.
+/// Answers the requests that have no fault.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Called for every request that arrives, before any fault.
     fn received(&self, _: &Parts) {}
 
+    /// The fault of a request into which none was injected.
+    fn fault(&self, _: &Request<Bytes>) -> Option<Fault> {
+        None
+    }
+
     fn answer(&self, request: Request<Bytes>) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// The HTTP/1.1 server under the gateway, the proxy and the broken server.
+/// The HTTP/1.1 server under the gateway, the proxy and the stub.
 #[derive(Debug)]
 pub(crate) struct HttpServer<A> {
     pub(crate) addr: SocketAddr,
@@ -103,8 +108,10 @@ async fn serve<A: Handler>(
     let fault = state.faults.next();
     // Read to its end even if it will not be executed, or the client could fail while sending it.
     let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
+    let request = Request::from_parts(head, body);
+    let fault = fault.or_else(|| state.app.fault(&request));
     // In a task of its own: what has arrived is executed, also when the client no longer waits for it.
-    let work = async move { answer_through(fault, state.app.answer(Request::from_parts(head, body))).await };
+    let work = async move { answer_through(fault, state.app.answer(request)).await };
     tokio::spawn(work).await.unwrap_or(Err(Closed))
 }
 

@@ -27,6 +27,7 @@ struct Switches {
     refusing: AtomicBool,
     /// Bytes that were passed on, to the upstream and back.
     passed: [AtomicU64; 2],
+    round_trips: AtomicU64,
 }
 
 impl TcpProxy {
@@ -39,6 +40,7 @@ impl TcpProxy {
             stalled,
             refusing: AtomicBool::new(false),
             passed: Default::default(),
+            round_trips: AtomicU64::new(0),
         });
         let connections = Connections::default();
         let background = Background::new();
@@ -67,6 +69,11 @@ impl TcpProxy {
     /// How many bytes it passed on so far: to the upstream, and back.
     pub fn bytes(&self) -> [u64; 2] {
         self.switches.passed.each_ref().map(|bytes| bytes.load(Ordering::SeqCst))
+    }
+
+    /// How often a client began to send after it was answered, or for the first time.
+    pub fn round_trips(&self) -> u64 {
+        self.switches.round_trips.load(Ordering::SeqCst)
     }
 
     /// Returns once it has accepted `n` connections: a client may have its own before that.
@@ -113,12 +120,15 @@ async fn forward(switches: Arc<Switches>, connections: Connections, client: TcpS
         };
         let (mut requests, mut answers) = client.into_split();
         let (mut replies, mut commands) = upstream.into_split();
+        let answered = AtomicBool::new(true);
         // Whichever side ends first ends the connection: Redis clients do not close one half.
         tokio::select! {
             () = async {
                 let mut buffer = [0; 8192];
                 while let Ok(read @ 1..) = requests.read(&mut buffer).await {
                     switches.passed[0].fetch_add(read as u64, Ordering::SeqCst);
+                    let is_first = answered.swap(false, Ordering::SeqCst);
+                    switches.round_trips.fetch_add(u64::from(is_first), Ordering::SeqCst);
                     if commands.write_all(&buffer[..read]).await.is_err() { return }
                 }
             } => {}
@@ -127,6 +137,7 @@ async fn forward(switches: Arc<Switches>, connections: Connections, client: TcpS
                 while let Ok(read @ 1..) = replies.read(&mut buffer).await {
                     if stalled.wait_for(|on| !on).await.is_err() { return }
                     switches.passed[1].fetch_add(read as u64, Ordering::SeqCst);
+                    answered.store(true, Ordering::SeqCst);
                     if answers.write_all(&buffer[..read]).await.is_err() { return }
                 }
             } => {}

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use crate::{Broken, Fault, RuntimeApi};
+use crate::{Broken, Fault, HttpStub, RuntimeApi};
 
 /// Asserts that the program connects to its store before its first event, and sends nothing. `variables` are its own, without
 /// the store's.
 pub async fn connects_to_its_store(program: &str, variables: &[(&str, &str)]) {
-    let (store, api) = (Broken::start(Fault::Empty).await, RuntimeApi::start());
+    let (store, api) = (HttpStub::always(Fault::Empty), RuntimeApi::start());
     let url = store.url();
     let _program = api.run(Path::new(program), with_upstash(variables, &url));
     api.polled(1).await;

@@ -11,7 +11,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use onetap_store::lease::Acquire;
+use onetap_store::lease::AcquireOutcome;
 use onetap_store::{Config, Key, Lease, open};
 
 #[tokio::main]
@@ -22,11 +22,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let key = Key::new(line?)?;
         let race = (0..claims).map(|_| {
             let (store, key) = (Arc::clone(&store), key.clone());
-            tokio::spawn(async move { Lease::acquire(&store, key).await })
+            tokio::spawn(async move { Lease::acquire(store, key).await })
         });
         let mut won = 0;
         for claim in join_all(race.collect::<Vec<_>>()).await {
-            if matches!(claim??, Acquire::Acquired(_)) {
+            if matches!(claim??, AcquireOutcome::Acquired(_)) {
                 won += 1;
             }
         }

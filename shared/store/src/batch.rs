@@ -1,6 +1,6 @@
 //! The only write operation: a [`Batch`], a conditional write of several keys and logs at once (compare-and-swap).
 
-use crate::log::MIN_TTL;
+use crate::MIN_TTL;
 use crate::seq::{beginning_with_seq, parsed_seq};
 use crate::{Channel, Error, Keep, Key, Log, MAX_TTL, Ttl, resend};
 
@@ -215,7 +215,7 @@ impl Batch {
         self.with(Write::Append { log: log.clone(), text: text.into(), keep: None })
     }
 
-    /// Removes `log` with all of its records. An absent log is no error, and does not refuse the batch.
+    /// Removes `log` with all of its records. An absent log does not refuse the batch.
     ///
     /// With the commit the log is gone for every reader, and its name is free. A later append begins a new life of the log:
     /// its positions are larger than those of the earlier life, and no record of the earlier life is ever seen again. A
@@ -283,7 +283,7 @@ impl Batch {
         self
     }
 
-    /// The same batch, of which the caller expects that it is applied: a claim that nobody else asks for, a lock that is
+    /// The same batch, which the caller expects to be applied: a claim that no other caller asks for, a lock that is
     /// mostly free.
     ///
     /// It changes no answer. On Upstash a batch that is only a put of an absent key then costs one command if it is applied,
@@ -294,7 +294,7 @@ impl Batch {
         self
     }
 
-    /// Whether the caller expects that the batch is applied.
+    /// Whether the caller expects the batch to be applied.
     pub fn is_likely(&self) -> bool {
         self.likely
     }
@@ -387,7 +387,7 @@ impl Batch {
             }
             let size = write.texts().map(str::len).max().unwrap_or(0);
             if size > max_value {
-                return Err(Error::TooLarge { size, limit: max_value });
+                return Err(Error::too_large(size, max_value));
             }
         }
         Ok(())

@@ -71,7 +71,8 @@ impl Refusal {
         self.0.iter().map(|(key, there)| (key, there.as_deref().map_or(Found::Nothing, Found::Text)))
     }
 
-    pub(crate) fn push(&mut self, key: Key, there: Option<String>) {
+    /// Names another key, with the value that is stored.
+    pub fn push(&mut self, key: Key, there: Option<String>) {
         self.0.push((key, there));
     }
 }

@@ -1,14 +1,19 @@
 //! The configuration of the store, from environment variables.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_config::MAX_DURATION;
 
+use crate::observed::{KeyKind, Observed};
 use crate::{ConfigError, Error, MAX_TTL, Secret, Store, Variables};
 
 // A time that a variable sets may become a TTL.
 const _: () = assert!(MAX_DURATION.as_secs() <= MAX_TTL.as_secs());
+
+/// The variable that names the backend.
+const STORE: &str = "STORE";
 
 /// The time limit of a store call, connecting included, unless another one is set.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -31,17 +36,20 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// This process.
-    Memory,
     /// Upstash Redis over REST.
     Upstash,
-    /// The Redis protocol.
-    Redis,
     /// One DynamoDB table.
     DynamoDb,
+    /// The Redis protocol.
+    Redis,
+    /// This process.
+    Memory,
 }
 
 impl Backend {
+    /// Every backend.
+    pub const ALL: [Backend; 4] = [Backend::Upstash, Backend::DynamoDb, Backend::Redis, Backend::Memory];
+
     /// The backend as the variable `STORE` names it.
     pub fn name(self) -> &'static str {
         match self {
@@ -50,6 +58,21 @@ impl Backend {
             Backend::Redis => "redis",
             Backend::DynamoDb => "dynamodb",
         }
+    }
+
+    fn names() -> String {
+        let [others @ .., last] = Backend::ALL.map(Backend::name);
+        format!("{} or {last}", others.join(", "))
+    }
+}
+
+impl FromStr for Backend {
+    type Err = ConfigError;
+
+    /// The backend of this [name](Backend::name).
+    fn from_str(name: &str) -> Result<Backend, ConfigError> {
+        let backend = Backend::ALL.into_iter().find(|backend| backend.name() == name);
+        backend.ok_or_else(|| ConfigError::new(STORE, format!("is not one of {}", Backend::names())))
     }
 }
 
@@ -118,7 +141,7 @@ impl Config {
         self
     }
 
-    /// Sets the interval of notifications on a backend without pub/sub (`SSE_POLL_MS`, [`DEFAULT_POLL_INTERVAL`]).
+    /// Sets the interval of notifications on a backend without pub/sub ([`DEFAULT_POLL_INTERVAL`]).
     #[must_use]
     pub fn poll_interval(mut self, interval: Duration) -> Config {
         self.poll_interval = interval;
@@ -145,35 +168,29 @@ impl Config {
 
     /// Reads `variables`.
     pub fn from_variables(variables: &Variables<'_>) -> Result<Config, ConfigError> {
-        const STORES: &str = "upstash, dynamodb, redis or memory";
         let store = variables
-            .optional("STORE")?
-            .ok_or_else(|| ConfigError::new("STORE", format!("is not set; it is {STORES}")))?;
-        let access = match store.as_str() {
-            "memory" if variables.optional("AWS_LAMBDA_FUNCTION_NAME")?.is_some() => {
+            .optional(STORE)?
+            .ok_or_else(|| ConfigError::new(STORE, format!("is not set; it is {}", Backend::names())))?;
+        let access = match store.parse()? {
+            Backend::Memory if variables.optional("AWS_LAMBDA_FUNCTION_NAME")?.is_some() => {
                 return Err(ConfigError::new(
-                    "STORE",
+                    STORE,
                     "`memory` cannot be used inside Lambda: instances would not share it",
                 ));
             }
-            "memory" => Access::Memory,
-            "upstash" => upstash(variables)?,
-            "redis" => redis(variables)?,
-            "dynamodb" => dynamodb(variables)?,
-            _ => return Err(ConfigError::new("STORE", format!("is not one of {STORES}"))),
+            Backend::Memory => Access::Memory,
+            Backend::Upstash => upstash(variables)?,
+            Backend::Redis => redis(variables)?,
+            Backend::DynamoDb => dynamodb(variables)?,
         };
         Ok(Config {
             access,
-            timeout: variables.millis("STORE_TIMEOUT_MS", millis(DEFAULT_TIMEOUT))?,
-            poll_interval: variables.millis("SSE_POLL_MS", millis(DEFAULT_POLL_INTERVAL))?,
+            timeout: variables.millis("STORE_TIMEOUT_MS", DEFAULT_TIMEOUT.as_millis() as u64)?,
+            poll_interval: DEFAULT_POLL_INTERVAL,
             #[cfg(feature = "testing")]
             skew: 0,
         })
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn upstash(variables: &Variables<'_>) -> Result<Access, ConfigError> {
@@ -222,10 +239,15 @@ fn dynamodb(variables: &Variables<'_>) -> Result<Access, ConfigError> {
     Ok(Access::DynamoDb { table, region, endpoint, credentials })
 }
 
-/// The store that `config` names, [observed](crate::Observed). Does not connect yet, so that it does not delay the
-/// start of a function.
+/// The store that `config` names, [observed](Observed). Does not connect yet, so that it does not delay the start of a
+/// function.
 pub fn open(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
-    Ok(Arc::new(crate::Observed::new(backend(config)?)))
+    Ok(Arc::new(Observed::new(backend(config)?)))
+}
+
+/// The same, with hits and misses counted by the kind of their key.
+pub fn open_with_kinds(config: &Config, kind: KeyKind) -> Result<Arc<dyn Store>, ConfigError> {
+    Ok(Arc::new(Observed::with_kinds(backend(config)?, kind)))
 }
 
 fn backend(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
@@ -239,7 +261,7 @@ fn backend(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
         Access::Upstash { url, token } => match crate::Upstash::new(url, token) {
             Ok(store) => Ok(Arc::new(store.timeout(timeout))),
             // Either the URL or the token, and which variable held it is not known here.
-            Err(error) => Err(rejected("STORE", error)),
+            Err(error) => Err(rejected(STORE, error)),
         },
         #[cfg(feature = "redis")]
         Access::Redis { url } => match crate::Redis::new(url) {
@@ -259,7 +281,7 @@ fn backend(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
         }
         #[allow(unreachable_patterns, reason = "reached where a feature is off")]
         _ => Err(ConfigError::new(
-            "STORE",
+            STORE,
             "names a backend that this build leaves out: turn on the feature of onetap-store that has its name",
         )),
     }

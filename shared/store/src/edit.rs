@@ -7,9 +7,9 @@
 //!            └─────────┤   that are there now, and the step is taken again from them.   +1 write
 //!                      │
 //!                      └─▶ reply lost: it may have been applied.
-//!                            with a run   the same batch again; its record says whether it was
-//!                            idempotent   read; all that was written is there: done; else the step again
-//!                            otherwise    an error that says "maybe applied"
+//!                            with a marker   the same batch again; the marker shows whether it was
+//!                            idempotent      read; all that was written is there: done; else the step again
+//!                            otherwise       an error that says "maybe applied"
 //! ```
 //!
 //! The *step* is a function from what is there to the writes and an answer. It may be called more than once, so it does
@@ -38,8 +38,8 @@
 //! - The writes of one step are applied, all of them or none. If the step puts [`Values::expect`] on each, they are applied
 //!   only to the values that the step was given.
 //! - No update is lost: of several edits at once each one's step has seen what the others wrote before it.
-//! - With [`record`](Edit::record) the writes are applied once, through lost replies and crashes: the result of the run, which is
-//!   the current execution of an [idempotent call](crate::idem), is in the same batch.
+//! - With a [`Writer`] that adds a marker to the batch, as a run of `onetap-idem` does, the writes are applied once, through lost
+//!   replies and crashes.
 //! - Calls to the store end at the [deadline](Edit::deadline), and none begins after it.
 //! - After each of its first 4 conflicts an edit pauses for a random time up to 12 ms. After 100 conflicts it fails with
 //!   [`TooManyConflicts`](Error::TooManyConflicts).
@@ -48,18 +48,15 @@
 //!
 //! - A value of a key that the step reads and does not write may change before the commit. Add
 //!   `.check(&key, there.expect(&key))` to the batch if it must not.
-//! - Without a run, and unless the step is [idempotent](Edit::idempotent), a lost reply leaves the outcome unknown: the
+//! - Without a marker, and unless the step is [idempotent](Edit::idempotent), a lost reply leaves the outcome unknown: the
 //!   value that is there cannot tell whose write it was. (Two increments write the same number.)
 
 use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::ready;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
-use crate::idem::{Committed, Done, Outcome, Owner, Run, carried};
 use crate::jitter::jitter;
 use crate::sender::{Retry, Sender};
 use crate::{Batch, Commit, Expect, Found, Key, Lease, Log, Refusal, Store, Value, Write};
@@ -126,7 +123,7 @@ pub struct Edit<'a> {
     keys: Vec<Key>,
     guess: bool,
     idempotent: bool,
-    pub(crate) deadline: Option<Instant>,
+    deadline: Option<Instant>,
     lease: Option<&'a Lease>,
 }
 
@@ -154,6 +151,11 @@ impl<'a> Edit<'a> {
         Edit { idempotent: true, ..self }
     }
 
+    /// The deadline, if one is set.
+    pub fn get_deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     /// Sets the deadline: no call to the store begins after it, and none runs past it.
     pub fn deadline(self, deadline: Option<Instant>) -> Edit<'a> {
         Edit { deadline, ..self }
@@ -170,76 +172,31 @@ impl<'a> Edit<'a> {
         store: &dyn Store,
         mut step: impl FnMut(&Values) -> Result<(Batch, T), E>,
     ) -> Result<T, Error<E>> {
-        let writer = Writer::Plain(Sender { store, deadline: self.deadline });
-        let step =
-            |there: Values| ready(step(&there).map(|(writes, value)| (writes, value, Outcome::NotKept)));
-        match self.steps(writer, step).await {
-            Ok((value, _)) => Ok(value),
-            Err(ended) => Err(ended.into()),
-        }
-    }
-
-    /// Makes the edit and records its answer as the result of `run`, in one batch. What comes back is the answer as the
-    /// record has it.
-    ///
-    /// If the edit fails, the claim stays as it is: the caller, which owns the run, abandons it or lets it lapse.
-    pub async fn record<T, E>(
-        &self,
-        store: &dyn Store,
-        run: &mut Run,
-        mut step: impl FnMut(&Values) -> Result<(Batch, T), E>,
-    ) -> Result<T, Error<E>>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let writer = Writer::Owner(
-            Owner { sender: Sender { store, deadline: self.deadline }, run },
-            Retry::LostReplies,
-        );
-        let ended = self.record_as(writer, |there| ready(step(&there))).await;
+        let sender = Sender { store, deadline: self.deadline };
+        let writer = ByValues { sender, idempotent: self.idempotent };
+        let ended = self.write_by(writer, |there| ready(step(&there))).await;
         ended.map_err(Error::from)
     }
 
-    /// The same for any writer and any step, also one that waits.
-    pub(crate) async fn record_as<T, E, F, Fut>(
+    /// Makes the edit as [`apply`](Edit::apply) does, for any writer and any step, also one that waits.
+    ///
+    /// The loop ends with the value that the writer has committed. If a refusal shows that an earlier step was applied, whose
+    /// reply was lost, that is the value of that step.
+    pub async fn write_by<T, E, F, Fut>(
         &self,
-        writer: Writer<'_>,
+        mut writer: impl Writer<T>,
         mut step: F,
     ) -> Result<T, Ended<T, E>>
     where
-        T: Serialize + DeserializeOwned,
         F: FnMut(Values) -> Fut,
         Fut: Future<Output = Result<(Batch, T), E>>,
-    {
-        let step = |there: Values| {
-            let step = step(there);
-            async {
-                let (writes, value) = step.await?;
-                let (value, outcome) = carried(value, Outcome::Ok);
-                Ok((writes, value, outcome))
-            }
-        };
-        let (value, earlier) = self.steps(writer, step).await?;
-        Ok(earlier.and_then(|done| done.value().ok()).unwrap_or(value))
-    }
-
-    /// The loop. It returns the value of the step that was applied; if a refusal shows that an earlier step was applied,
-    /// whose reply was lost, also that step's record.
-    async fn steps<T, E, F, Fut>(
-        &self,
-        mut writer: Writer<'_>,
-        mut step: F,
-    ) -> Result<(T, Option<Done>), Ended<T, E>>
-    where
-        F: FnMut(Values) -> Fut,
-        Fut: Future<Output = Result<(Batch, T, Outcome), E>>,
     {
         let mut there = self.read(&mut writer).await.map_err(Ended::Unread)?;
         // The writes of an earlier step may be applied: the reply to them was lost, and what is there does not show it.
         let mut lost = None;
         for conflicts in 0..MAX_STEPS {
             self.pause_after(conflicts).await;
-            let (writes, value, outcome) = match writer.renewing(step(there.clone())).await {
+            let (writes, value) = match writer.during(step(there.clone())).await {
                 Ok(made) => made,
                 Err(error) => return Err(Ended::Step(error).unless(lost)),
             };
@@ -247,9 +204,9 @@ impl<'a> Edit<'a> {
                 Some(lease) => lease.guard(writes),
                 None => writes,
             };
-            let refusal = match writer.write(writes, &outcome, self.idempotent).await {
-                Ok(Written::Applied(earlier)) => return Ok((value, earlier)),
-                Ok(Written::TakenOver) => return Err(Ended::TakenOver(value)),
+            let refusal = match writer.write(writes, value).await {
+                Ok(Written::Applied(value)) => return Ok(value),
+                Ok(Written::TakenOver(value)) => return Err(Ended::TakenOver(value)),
                 Ok(Written::Refused(refusal)) => refusal,
                 Ok(Written::Unconfirmed(found, error)) => {
                     lost = lost.or(Some(error));
@@ -268,12 +225,12 @@ impl<'a> Edit<'a> {
         Err(Ended::TooManyConflicts.unless(lost))
     }
 
-    async fn read(&self, writer: &mut Writer<'_>) -> Result<Values, crate::Error> {
+    async fn read<T>(&self, writer: &mut impl Writer<T>) -> Result<Values, crate::Error> {
         if self.guess || self.keys.is_empty() {
             return Ok(Values::default());
         }
         let sender = writer.sender();
-        let there = writer.renewing(sender.get_all(&self.keys, Retry::LostReplies)).await?;
+        let there = writer.during(sender.get_all(&self.keys, Retry::LostReplies)).await?;
         Ok(Values(self.keys.iter().cloned().zip(there).collect()))
     }
 
@@ -286,76 +243,68 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// How the writes of a step are sent, and how they are known to be applied after a lost reply.
-pub(crate) enum Writer<'a> {
-    /// By the values that are there.
-    Plain(Sender<'a>),
-    /// By the record of a run.
-    Owner(Owner<'a>, Retry),
+/// Commits the writes of an edit's steps, and finds out after a lost reply whether they were applied.
+#[allow(
+    async_fn_in_trait,
+    reason = "an edit is generic over its writer, so that its future is `Send` if the writer's is"
+)]
+pub trait Writer<T> {
+    /// The store and the deadline.
+    fn sender(&self) -> Sender<'_>;
+
+    /// Waits for `work`: the read, or a step. A writer that holds a claim renews it meanwhile.
+    async fn during<O>(&self, work: impl Future<Output = O>) -> O;
+
+    /// Commits `writes`, the answer of their step with them.
+    async fn write(&mut self, writes: Batch, value: T) -> Result<Written<T>, crate::Error>;
 }
 
-enum Written {
-    /// All of it; by an earlier step whose reply was lost, if there is its record.
-    Applied(Option<Done>),
-    /// Nothing: another owner has taken the run over.
-    TakenOver,
-    /// Nothing: this is there instead.
+/// What became of the writes of a step.
+#[derive(Debug)]
+pub enum Written<T> {
+    /// All of them are applied. If an earlier step was, whose reply was lost, this is the value of that step.
+    Applied(T),
+    /// None of them: the writer is no longer the owner of what it writes for.
+    TakenOver(T),
+    /// None of them: this is there instead.
     Refused(Refusal),
-    /// All of it or nothing: the reply was lost, and what is there does not show it.
+    /// All or none of them: the reply was lost, and what is there does not show it.
     Unconfirmed(Refusal, crate::Error),
 }
 
-impl<'a> Writer<'a> {
-    fn sender(&self) -> Sender<'a> {
-        match self {
-            Writer::Plain(sender) => *sender,
-            Writer::Owner(owner, _) => owner.sender,
-        }
-    }
-
-    async fn renewing<O>(&mut self, work: impl Future<Output = O>) -> O {
-        match self {
-            Writer::Plain(_) => work.await,
-            Writer::Owner(owner, _) => owner.renewing(work).await,
-        }
-    }
-
-    async fn write(
-        &mut self,
-        writes: Batch,
-        outcome: &Outcome,
-        idempotent: bool,
-    ) -> Result<Written, crate::Error> {
-        let (owner, retry) = match self {
-            Writer::Plain(sender) => return write_plain(sender, &writes.sent_once(), idempotent).await,
-            Writer::Owner(owner, retry) => (owner, *retry),
-        };
-        let answer = owner.settle(writes, outcome, retry).await?;
-        let earlier = owner.run.recorded(&answer);
-        Ok(match owner.run.committed(answer) {
-            Committed::Recorded => Written::Applied(earlier),
-            Committed::Lost => Written::TakenOver,
-            Committed::Refused(refusal) => Written::Refused(refusal),
-        })
-    }
+/// Knows whether its writes were applied by the values that are there.
+struct ByValues<'a> {
+    sender: Sender<'a>,
+    idempotent: bool,
 }
 
-async fn write_plain(sender: &Sender<'_>, writes: &Batch, idempotent: bool) -> Result<Written, crate::Error> {
-    if writes.writes().is_empty() {
-        return Ok(Written::Applied(None));
+impl<T> Writer<T> for ByValues<'_> {
+    fn sender(&self) -> Sender<'_> {
+        self.sender
     }
-    let error = match sender.commit_once(writes).await {
-        Ok(Commit::Applied(_)) => return Ok(Written::Applied(None)),
-        Ok(Commit::Refused(refusal)) => return Ok(Written::Refused(refusal)),
-        Err(error) if error.maybe_applied() && idempotent => error,
-        Err(error) => return Err(error),
-    };
-    let keys: Vec<Key> = writes.expectations().map(|(key, _)| key.clone()).collect();
-    let there = sender.get_all(&keys, Retry::LostReplies).await.map_err(|_| error.clone())?;
-    let found = Refusal::new(keys.into_iter().zip(there));
-    let is_confirmed = values_are_found(writes, &found)
-        && logs_are_found(sender, writes).await.map_err(|_| error.clone())?;
-    Ok(if is_confirmed { Written::Applied(None) } else { Written::Unconfirmed(found, error) })
+
+    async fn during<O>(&self, work: impl Future<Output = O>) -> O {
+        work.await
+    }
+
+    async fn write(&mut self, writes: Batch, value: T) -> Result<Written<T>, crate::Error> {
+        if writes.writes().is_empty() {
+            return Ok(Written::Applied(value));
+        }
+        let (sender, writes) = (&self.sender, writes.sent_once());
+        let error = match sender.commit_once(&writes).await {
+            Ok(Commit::Applied(_)) => return Ok(Written::Applied(value)),
+            Ok(Commit::Refused(refusal)) => return Ok(Written::Refused(refusal)),
+            Err(error) if error.maybe_applied() && self.idempotent => error,
+            Err(error) => return Err(error),
+        };
+        let keys: Vec<Key> = writes.expectations().map(|(key, _)| key.clone()).collect();
+        let there = sender.get_all(&keys, Retry::LostReplies).await.map_err(|_| error.clone())?;
+        let found = Refusal::new(keys.into_iter().zip(there));
+        let is_confirmed = values_are_found(&writes, &found)
+            && logs_are_found(sender, &writes).await.map_err(|_| error.clone())?;
+        Ok(if is_confirmed { Written::Applied(value) } else { Written::Unconfirmed(found, error) })
+    }
 }
 
 /// Whether every value that these writes put or delete is there or gone, and at least one of them was not before.
@@ -399,8 +348,10 @@ async fn logs_are_found(sender: &Sender<'_>, writes: &Batch) -> Result<bool, cra
     Ok(true)
 }
 
-/// How the loop ended without an answer; see [`Error`].
-pub(crate) enum Ended<T, E> {
+/// How the loop of [`write_by`](Edit::write_by) ended without an answer: an [`Error`] whose `TakenOver` has the value of the step.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "they are those of `Error`")]
+pub enum Ended<T, E> {
     Step(E),
     Unread(crate::Error),
     Unwritten(crate::Error),
@@ -421,7 +372,7 @@ impl<T, E> Ended<T, E> {
 /// "Nothing was written" is certain. If the reply to an earlier step's writes was lost, and what is there does not show
 /// whether they were applied, the error is [`Unwritten`](Error::Unwritten) and [maybe
 /// applied](crate::Error::maybe_applied), however the edit ended after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error<E> {
     /// The step gave up. Nothing was written.
@@ -435,7 +386,7 @@ pub enum Error<E> {
     TooManyConflicts,
     /// The [lease](Edit::guarded_by) is no longer held. Nothing was written.
     LeaseLost,
-    /// Another owner has taken the [run](Edit::record) over. Nothing was written.
+    /// Another owner has taken over what the [`Writer`] writes for. Nothing was written.
     TakenOver,
 }
 

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use crate::Store;
 
-use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store};
-
-/// Forwards methods of [`Store`] to a field that is a store too. A wrapper then writes only what it does differently:
+/// Forwards methods of [`Store`] to a field that is a store too (`*`: to what a pointer points to). A wrapper then writes only
+/// what it does differently:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,7 +25,7 @@ use crate::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record
 ///     async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
 ///         batches.iter().map(|_| Err(Error::rejected("this store is read-only"))).collect()
 ///     }
-///     forward!(store: get_all, read, watch, connect, max_value);
+///     forward!(store: get_all, read, watch, connect, capabilities, max_value);
 /// }
 /// ```
 #[macro_export]
@@ -53,14 +52,21 @@ macro_rules! forward {
             'a: 'c,
             Self: 'c,
         {
-            $crate::Store::connect(&self.$field)
+            $crate::Store::connect(&$crate::forward!(@place self $field))
+        }
+    };
+    (@capabilities $field:tt) => {
+        fn capabilities(&self) -> $crate::Capabilities {
+            $crate::Store::capabilities(&$crate::forward!(@place self $field))
         }
     };
     (@max_value $field:tt) => {
         fn max_value(&self) -> usize {
-            $crate::Store::max_value(&self.$field)
+            $crate::Store::max_value(&$crate::forward!(@place self $field))
         }
     };
+    (@place $self:ident *) => { **$self };
+    (@place $self:ident $field:tt) => { $self.$field };
     // The signatures that `async_trait` generates: it does not expand macros.
     (@asynchronous $method:ident, $field:tt, [$($argument:tt)*], [$($name:tt)*], $output:ty) => {
         fn $method<'a, 'b, 'c>(&'a self, $($argument)*) -> $crate::BoxFuture<'c, $output>
@@ -69,50 +75,15 @@ macro_rules! forward {
             'b: 'c,
             Self: 'c,
         {
-            $crate::Store::$method(&self.$field, $($name)*)
+            $crate::Store::$method(&$crate::forward!(@place self $field), $($name)*)
         }
     };
 }
 
-macro_rules! pointer {
-    ($pointer:ty) => {
-        #[async_trait]
-        impl<S: Store + ?Sized> Store for $pointer {
-            async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
-                (**self).get_all(keys).await
-            }
-
-            async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-                (**self).commit(batch).await
-            }
-
-            async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-                (**self).commit_each(batches).await
-            }
-
-            async fn read(
-                &self,
-                log: &Log,
-                after: Option<Position>,
-                limit: usize,
-            ) -> Result<Vec<Record>, Error> {
-                (**self).read(log, after, limit).await
-            }
-
-            async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-                (**self).watch(channel).await
-            }
-
-            async fn connect(&self) -> Result<(), Error> {
-                (**self).connect().await
-            }
-
-            fn max_value(&self) -> usize {
-                (**self).max_value()
-            }
-        }
-    };
+impl<S: Store + ?Sized> Store for Arc<S> {
+    forward!(*: get_all, commit, commit_each, read, watch, connect, capabilities, max_value);
 }
 
-pointer!(Arc<S>);
-pointer!(&S);
+impl<S: Store + ?Sized> Store for &S {
+    forward!(*: get_all, commit, commit_each, read, watch, connect, capabilities, max_value);
+}

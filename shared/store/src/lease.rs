@@ -13,11 +13,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::log::MIN_TTL;
+use crate::MIN_TTL;
 use crate::{Batch, Commit, Error, Expect, Found, Key, Refusal, Request as _, Store};
 
 /// A random token that no other owner has.
@@ -32,50 +33,50 @@ pub fn unique_token() -> String {
 /// The TTL of a lease, unless another one is set. It limits how long others wait for a holder that died.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// A request for a lease: [acquire](Request::acquire) it, or send it together with others, in a [`Round`](crate::Round).
+/// A request for a lease: [acquire](Acquire::acquire) it, or send it together with others, in a [`Round`](crate::Round).
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
-/// # use onetap_store::{Key, Memory, Store, lease::{Acquire, Request}};
+/// # use onetap_store::{Key, Memory, Store, lease::{AcquireOutcome, Acquire}};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onetap_store::Error> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
-/// let request = Request::new(&store, Key::new("report:today")?).ttl(Duration::from_secs(5));
-/// if let Acquire::Acquired(lease) = request.acquire().await? {
+/// let request = Acquire::new(store.clone(), Key::new("report:today")?).ttl(Duration::from_secs(5));
+/// if let AcquireOutcome::Acquired(lease) = request.acquire().await? {
 ///     // … the work …
 ///     let _ = lease.release().await?;
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Request {
+pub struct Acquire {
     store: Arc<dyn Store>,
     key: Key,
     token: String,
     ttl: Duration,
 }
 
-impl Request {
+impl Acquire {
     /// A request for `key`, with a token of its own.
-    pub fn new(store: &Arc<dyn Store>, key: Key) -> Request {
-        Request { store: Arc::clone(store), key, token: unique_token(), ttl: DEFAULT_TTL }
+    pub fn new(store: Arc<dyn Store>, key: Key) -> Acquire {
+        Acquire { store, key, token: unique_token(), ttl: DEFAULT_TTL }
     }
 
     /// Sets how long the lease lasts unless it is renewed ([`DEFAULT_TTL`]).
     #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Request {
+    pub fn ttl(mut self, ttl: Duration) -> Acquire {
         self.ttl = ttl;
         self
     }
 
     /// Sets a label, which stands after the token. Another caller that finds the lease held can read it.
     #[must_use]
-    pub fn label(mut self, label: &str) -> Request {
+    pub fn label(mut self, label: &str) -> Acquire {
         self.token = format!("{} {label}", self.token);
         self
     }
 
     /// Acquires the lease, if nobody holds it.
-    pub async fn acquire(self) -> Result<Acquire, Error> {
+    pub async fn acquire(self) -> Result<AcquireOutcome, Error> {
         let sent = Instant::now();
         let answer = match self.store.commit(&self.batch()).await {
             // The first send may have been applied. The same request again shows that: it cannot acquire twice.
@@ -88,52 +89,52 @@ impl Request {
     }
 }
 
-impl crate::Request for Request {
-    type Outcome = Acquire;
+impl crate::Request for Acquire {
+    type Outcome = AcquireOutcome;
 
     /// The batch that acquires the lease. It is idempotent: a second send is refused with its own token.
     fn batch(&self) -> Batch {
         Batch::new().put(&self.key, Expect::Absent, self.token.as_str(), self.ttl)
     }
 
-    fn outcome(self, sent_at: Instant, answer: Commit) -> Result<Acquire, Error> {
+    fn outcome(self, sent_at: Instant, answer: Commit) -> Result<AcquireOutcome, Error> {
         let there = match &answer {
             Commit::Applied(_) => Some(self.token.as_str()),
             Commit::Refused(refusal) => refusal.get(&self.key).and_then(Found::text),
         };
         let until = sent_at + self.ttl;
         if there == Some(self.token.as_str()) && Instant::now() < until {
-            let Request { store, key, token, ttl } = self;
-            return Ok(Acquire::Acquired(Lease { store, key, token, ttl, since: sent_at, until }));
+            let Acquire { store, key, token, ttl } = self;
+            return Ok(AcquireOutcome::Acquired(Lease { store, key, token, ttl, since: sent_at, until }));
         }
         let label = there.and_then(|token| token.split_once(' ')).map(|(_, label)| label.to_owned());
-        Ok(Acquire::Held { label })
+        Ok(AcquireOutcome::Held { label })
     }
 }
 
-impl fmt::Debug for Request {
+impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("ttl", &self.ttl).finish_non_exhaustive()
+        f.debug_struct("Acquire").field("ttl", &self.ttl).finish_non_exhaustive()
     }
 }
 
 /// The answer to [`Lease::acquire`]. `Debug` shows no label.
 #[must_use]
-pub enum Acquire {
+pub enum AcquireOutcome {
     /// The caller holds it until it expires or is released.
     Acquired(Lease),
     /// Another caller holds it, or the answer arrived after the lease had expired.
     Held {
-        /// The [label](Request::label) of the holder, if it has one.
+        /// The [label](Acquire::label) of the holder, if it has one.
         label: Option<String>,
     },
 }
 
-impl fmt::Debug for Acquire {
+impl fmt::Debug for AcquireOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Acquire::Acquired(lease) => f.debug_tuple("Acquired").field(lease).finish(),
-            Acquire::Held { .. } => f.write_str("Held"),
+            AcquireOutcome::Acquired(lease) => f.debug_tuple("Acquired").field(lease).finish(),
+            AcquireOutcome::Held { .. } => f.write_str("Held"),
         }
     }
 }
@@ -142,7 +143,7 @@ impl fmt::Debug for Acquire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
-pub enum Renewal {
+pub enum RenewOutcome {
     /// The lease lasts for another TTL.
     Renewed,
     /// It expired, and nobody has acquired it since. It is not renewed: the next caller may acquire it. Or the answer arrived
@@ -154,8 +155,7 @@ pub enum Renewal {
 
 /// The answer to [`Lease::release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Release {
+pub enum ReleaseOutcome {
     /// It is free: by this call, by an earlier one whose reply was lost, or because it had expired. After
     /// [`release_after`](Lease::release_after) it is free when the minimum hold has ended.
     Released,
@@ -176,35 +176,35 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Acquires `key` for [`DEFAULT_TTL`], if nobody holds it. [`Request`] has the settings.
-    pub async fn acquire(store: &Arc<dyn Store>, key: Key) -> Result<Acquire, Error> {
-        Request::new(store, key).acquire().await
+    /// Acquires `key` for [`DEFAULT_TTL`], if nobody holds it. [`Acquire`] has the settings.
+    pub async fn acquire(store: Arc<dyn Store>, key: Key) -> Result<AcquireOutcome, Error> {
+        Acquire::new(store, key).acquire().await
     }
 
     /// Renews the lease, if it is still held, for its TTL from the moment of this call.
-    pub async fn renew(&mut self) -> Result<Renewal, Error> {
+    pub async fn renew(&mut self) -> Result<RenewOutcome, Error> {
         let sent = Instant::now();
         let batch = Batch::new().put(&self.key, self.mine(), self.token.as_str(), self.ttl);
         Ok(match self.store.commit(&batch).await? {
             Commit::Applied(_) => {
                 self.until = sent + self.ttl;
-                if Instant::now() < self.until { Renewal::Renewed } else { Renewal::Lapsed }
+                if Instant::now() < self.until { RenewOutcome::Renewed } else { RenewOutcome::Lapsed }
             }
             Commit::Refused(refusal) => match refusal.get(&self.key) {
-                Some(Found::Nothing) => Renewal::Lapsed,
-                _ => Renewal::Lost,
+                Some(Found::Nothing) => RenewOutcome::Lapsed,
+                _ => RenewOutcome::Lost,
             },
         })
     }
 
     /// Releases the lease, if it is still held.
-    pub async fn release(self) -> Result<Release, Error> {
+    pub async fn release(self) -> Result<ReleaseOutcome, Error> {
         self.release_after(Duration::ZERO).await
     }
 
     /// Releases the lease, if it is still held, but not before it was held for `min_hold` (a cooldown): nobody else
     /// acquires it until then. See [`release_batch_after`](Lease::release_batch_after).
-    pub async fn release_after(self, min_hold: Duration) -> Result<Release, Error> {
+    pub async fn release_after(self, min_hold: Duration) -> Result<ReleaseOutcome, Error> {
         let answer = match self.store.commit(&self.release_batch_after(min_hold)).await {
             // A new batch, because less is left of the minimum hold.
             Err(error) if error.maybe_applied() => self
@@ -218,8 +218,8 @@ impl Lease {
     }
 
     /// The release of the lease after a minimum hold, to be sent together with others in a [`Round`](crate::Round).
-    pub fn releasing_after(self, min_hold: Duration) -> Releasing {
-        Releasing { lease: self, min_hold }
+    pub fn releasing_after(self, min_hold: Duration) -> Release {
+        Release { lease: self, min_hold }
     }
 
     /// The batch that releases the lease, for callers that send it together with others.
@@ -243,12 +243,12 @@ impl Lease {
 
     /// Interprets the store's answer to [`release_batch`](Lease::release_batch) or
     /// [`release_batch_after`](Lease::release_batch_after).
-    pub fn released(&self, answer: Commit) -> Release {
+    pub fn released(&self, answer: Commit) -> ReleaseOutcome {
         match answer {
-            Commit::Applied(_) => Release::Released,
+            Commit::Applied(_) => ReleaseOutcome::Released,
             Commit::Refused(refusal) => match refusal.get(&self.key) {
-                Some(Found::Nothing) => Release::Released,
-                _ => Release::Outlasted,
+                Some(Found::Nothing) => ReleaseOutcome::Released,
+                _ => ReleaseOutcome::Outlasted,
             },
         }
     }
@@ -261,6 +261,12 @@ impl Lease {
     /// The latest moment at which the lease may still be held, by this process's clock.
     pub fn until(&self) -> Instant {
         self.until
+    }
+
+    /// The lease as it is sent to another process, which goes on with it. This process must not use it any more.
+    pub fn save(self) -> SavedLease {
+        let since = now_ms().saturating_sub(millis(self.since.elapsed()));
+        SavedLease { key: self.key.as_str().to_owned(), token: self.token, ttl: millis(self.ttl), since }
     }
 
     /// Whether these values show that this lease is no longer held.
@@ -279,21 +285,64 @@ impl fmt::Debug for Lease {
     }
 }
 
+/// A lease on its way to another process, from [`Lease::save`], as JSON. Whoever has it can release the lease. `Debug` shows
+/// neither key nor token.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct SavedLease {
+    key: String,
+    token: String,
+    /// In milliseconds.
+    ttl: u64,
+    /// When it was acquired, in milliseconds since 1970: a minimum hold counts from there.
+    since: u64,
+}
+
+impl SavedLease {
+    /// The lease, to be [renewed](Lease::renew) before anything is done under it: only the answer to a renewal shows whether it
+    /// is still held. A lease that has lapsed meanwhile is not revived.
+    pub fn restore(self, store: Arc<dyn Store>) -> Result<Lease, Error> {
+        let now = Instant::now();
+        let age = Duration::from_millis(now_ms().saturating_sub(self.since));
+        Ok(Lease {
+            store,
+            key: Key::new(self.key)?,
+            token: self.token,
+            ttl: Duration::from_millis(self.ttl),
+            since: now.checked_sub(age).unwrap_or(now),
+            until: now,
+        })
+    }
+}
+
+impl fmt::Debug for SavedLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SavedLease").field("ttl", &self.ttl).finish_non_exhaustive()
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn now_ms() -> u64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
 /// A request to release a lease, from [`Lease::releasing_after`].
 #[derive(Debug)]
-pub struct Releasing {
+pub struct Release {
     lease: Lease,
     min_hold: Duration,
 }
 
-impl crate::Request for Releasing {
-    type Outcome = Release;
+impl crate::Request for Release {
+    type Outcome = ReleaseOutcome;
 
     fn batch(&self) -> Batch {
         self.lease.release_batch_after(self.min_hold)
     }
 
-    fn outcome(self, _: Instant, answer: Commit) -> Result<Release, Error> {
+    fn outcome(self, _: Instant, answer: Commit) -> Result<ReleaseOutcome, Error> {
         Ok(self.lease.released(answer))
     }
 }
@@ -304,16 +353,16 @@ mod tests {
 
     use super::*;
     use crate::Memory;
-    use crate::testing::{Fault, Faulty};
+    use crate::testing::{Fault, TestStore};
 
     const TTL: Duration = Duration::from_secs(5);
     const MIN_HOLD: Duration = Duration::from_secs(2);
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     async fn acquired(store: &Arc<dyn Store>, key: &Key) -> Lease {
-        match Request::new(store, key.clone()).ttl(TTL).acquire().await.unwrap() {
-            Acquire::Acquired(lease) => lease,
-            Acquire::Held { .. } => panic!("held"),
+        match Acquire::new(store.clone(), key.clone()).ttl(TTL).acquire().await.unwrap() {
+            AcquireOutcome::Acquired(lease) => lease,
+            AcquireOutcome::Held { .. } => panic!("held"),
         }
     }
 
@@ -322,7 +371,7 @@ mod tests {
         let (key, start) = (Key::new("lock").unwrap(), Instant::now());
         let lease = acquired(&store, &key).await;
         advance(worked).await;
-        assert_eq!(lease.release_after(min_hold).await, Ok(Release::Released));
+        assert_eq!(lease.release_after(min_hold).await.unwrap(), ReleaseOutcome::Released);
         while store.get(&key).await.unwrap().is_some() {
             advance(MILLISECOND).await;
         }
@@ -350,7 +399,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_minimum_hold_is_no_longer_for_a_lost_reply() {
         for fault in [Fault::ReplyLost, Fault::RequestLost] {
-            let store = Faulty::first(Arc::new(Memory::new()), vec![Fault::Pass, fault]);
+            let store = TestStore::first(Arc::new(Memory::new()), vec![Fault::Pass, fault]);
             assert_eq!(lasted(store, Duration::from_millis(300), MIN_HOLD).await, MIN_HOLD);
         }
     }
@@ -360,18 +409,19 @@ mod tests {
         let (store, key) = (Arc::new(Memory::new()) as Arc<dyn Store>, Key::new("lock").unwrap());
         let mut lease = acquired(&store, &key).await;
         advance(MIN_HOLD).await;
-        assert_eq!(lease.renew().await, Ok(Renewal::Renewed));
-        assert_eq!(lease.release_after(MIN_HOLD).await, Ok(Release::Released));
-        assert_eq!(store.get(&key).await, Ok(None));
+        assert_eq!(lease.renew().await.unwrap(), RenewOutcome::Renewed);
+        assert_eq!(lease.release_after(MIN_HOLD).await.unwrap(), ReleaseOutcome::Released);
+        assert_eq!(store.get(&key).await.unwrap(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_renewal_that_is_answered_after_its_ttl_is_none() {
-        for (late, renewal) in [(TTL - MILLISECOND, Renewal::Renewed), (TTL, Renewal::Lapsed)] {
-            let store = Faulty::first(Arc::new(Memory::new()), vec![Fault::Pass, Fault::AnsweredLate(late)]);
+        for (late, renewal) in [(TTL - MILLISECOND, RenewOutcome::Renewed), (TTL, RenewOutcome::Lapsed)] {
+            let store =
+                TestStore::first(Arc::new(Memory::new()), vec![Fault::Pass, Fault::AnsweredLate(late)]);
             let mut lease = acquired(&(store as Arc<dyn Store>), &Key::new("lock").unwrap()).await;
             let sent = Instant::now();
-            assert_eq!(lease.renew().await, Ok(renewal), "{late:?}");
+            assert_eq!(lease.renew().await.unwrap(), renewal, "{late:?}");
             assert_eq!(lease.until(), sent + TTL);
         }
     }

@@ -7,7 +7,6 @@ pub mod config;
 pub mod edit;
 mod error;
 mod forward;
-pub mod idem;
 mod jitter;
 pub mod lease;
 mod log;
@@ -17,7 +16,7 @@ mod read_to_end;
 mod redacted;
 mod resend;
 mod round;
-mod sender;
+pub mod sender;
 mod seq;
 mod warm_up;
 
@@ -27,15 +26,8 @@ mod dynamodb;
 mod memory;
 #[cfg(any(feature = "upstash", feature = "redis"))]
 mod redis;
-#[cfg(feature = "sqs")]
-pub mod sqs;
 #[cfg(feature = "testing")]
 pub mod testing;
-
-/// Its examples are tested with those of the documentation.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/coming-from-powertools.md")]
-struct ComingFromPowertools;
 
 use std::fmt::Debug;
 
@@ -45,17 +37,19 @@ pub use futures_util::stream::BoxStream;
 
 pub use batch::{Batch, Expect, MAX_WRITES, Value, Write};
 pub use commit::{Commit, Found, Refusal};
-pub use config::{Config, Credentials, DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT, open};
+pub use config::{
+    Backend, Config, Credentials, DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT, open, open_with_kinds,
+};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use edit::{Edit, Values};
-pub use error::{Error, Source};
+pub use error::{Error, ErrorKind};
 pub use lease::Lease;
-pub use log::{Keep, MAX_TTL, Position, Record, Ttl};
+pub use log::{Keep, MAX_TTL, MIN_TTL, Position, Record, Ttl};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
 pub use name::{Channel, Key, Log, MAX_NAME};
-pub use observed::Observed;
+pub use observed::{KeyKind, Observed};
 pub use onetap_config::{ConfigError, Secret, Variables};
 #[cfg(feature = "upstash")]
 pub use onetap_http::Client as HttpClient;
@@ -73,11 +67,11 @@ pub use warm_up::{WARM_UP_TIMEOUT, warm_up};
 /// An implementation must pass all tests of `testing::conformance` (feature `testing`). In short:
 ///
 /// - an expired value or log is absent for every call, from the moment of its expiry;
-/// - a name is that of a value or of a log: a call for the other kind fails with [`Error::Decode`] and writes nothing;
+/// - a name is that of a value or of a log: a call for the other kind fails with [`ErrorKind::Decode`] and writes nothing;
 /// - every call returns within the store's time limit;
-/// - a refusal is never an error and an error is never a refusal: an unknown outcome is [`Error::Unavailable`].
+/// - a refusal is never an error and an error is never a refusal: an unknown outcome is [`ErrorKind::Unavailable`].
 ///
-/// It stands under `#[onetap_store::async_trait]`. A store in front of another one [forwards](crate::forward) what it does
+/// The `impl` carries the attribute `#[onetap_store::async_trait]`. A store in front of another one [forwards](crate::forward) what it does
 /// not change.
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
@@ -114,6 +108,27 @@ pub trait Store: Debug + Send + Sync {
         Ok(())
     }
 
+    /// What the store can do beyond these promises. A store that does not say so has none of it.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
     /// Maximum size of a value, in bytes.
     fn max_value(&self) -> usize;
+}
+
+/// What some stores can do and others cannot ([`Store::capabilities`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Many writers may append to one log at the same time. Without it such appends contend: a log then belongs to one
+    /// subject, such as a job, and not to all of them.
+    pub shared_logs: bool,
+    /// A publish notifies the watchers at once. Without it they are notified at an interval.
+    pub pub_sub: bool,
+}
+
+impl Capabilities {
+    /// A store that can do everything.
+    pub const ALL: Capabilities = Capabilities { shared_logs: true, pub_sub: true };
 }

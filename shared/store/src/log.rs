@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Error;
 
 /// The shortest TTL: stores count in milliseconds.
-pub(crate) const MIN_TTL: Duration = Duration::from_millis(1);
+pub const MIN_TTL: Duration = Duration::from_millis(1);
 /// The longest TTL: ten years. Every backend computes exactly with times in this range.
 pub const MAX_TTL: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use crate::seq_of;
 use crate::{
-    Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Refusal, Store, Ttl, Value, Write,
+    Batch, BoxStream, Capabilities, Channel, Commit, Error, Key, Log, Position, Record, Refusal, Store, Ttl,
+    Value, Write,
 };
 
 /// A store in this process: its data is lost when this value is dropped. It uses tokio's clock, which a test can pause.
@@ -166,7 +167,7 @@ impl State {
         }
 
         // Publish: last, so that a watcher that is notified reads the new values. A watcher gets no text here: only
-        // subscribers of other programs, on Redis, read it. A channel without watchers is no error.
+        // subscribers of other programs, on Redis, read it. A channel may have no watchers.
         for write in batch.writes() {
             let Write::Publish { channel, .. } = write else {
                 continue;
@@ -271,6 +272,10 @@ impl Store for Memory {
             }
         };
         Ok(stream::unfold(watcher, next).boxed())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
     }
 
     fn max_value(&self) -> usize {

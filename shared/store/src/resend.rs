@@ -50,7 +50,6 @@ pub(crate) fn recognises_itself(batch: &Batch) -> bool {
 
 /// Whether one of the `others`, which traveled in the same request, may have changed what `batch` expects or is recognised
 /// by: sent again, it could be applied a second time, or be refused by its own success.
-#[cfg_attr(not(any(feature = "redis", feature = "upstash", feature = "sqs")), allow(dead_code))]
 pub(crate) fn is_undone<'b>(batch: &Batch, others: impl IntoIterator<Item = &'b Batch>) -> bool {
     others
         .into_iter()

@@ -64,19 +64,17 @@ impl Request for Read {
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use onetap_store::{Key, Memory, Read, Round, Store, idem::{Claimed, Idempotency}, lease};
+/// # use onetap_store::{Key, Memory, Read, Round, Store, lease};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let store: Arc<dyn Store> = Arc::new(Memory::new());
-/// # let idem = Idempotency::new(store.clone());
 /// let mut round = Round::new();
-/// let claim = round.add(idem.call("event:42").claim()?);
-/// let lock = round.add(lease::Request::new(&store, Key::new("lock:7")?));
+/// let lock = round.add(lease::Acquire::new(store.clone(), Key::new("lock:7")?));
 /// let profile = round.add(Read::new(Key::new("profile:7")?));
 /// let mut answers = round.send(&*store).await; // one round trip
 ///
-/// let (claimed, locked) = (answers.take(claim)?, answers.take(lock)?);
+/// let locked: lease::AcquireOutcome = answers.take(lock)?;
 /// let profile: Option<String> = answers.take(profile)?;
-/// # assert!(matches!((claimed, locked), (Claimed::Mine(_), lease::Acquire::Acquired(_))));
+/// # assert!(matches!(locked, lease::AcquireOutcome::Acquired(_)));
 /// # assert_eq!(profile, None);
 /// # Ok(()) }
 /// ```
@@ -136,14 +134,8 @@ impl Round {
         self.answered(sent_at, answers)
     }
 
-    /// The batches, for a sender of its own.
-    #[cfg(feature = "sqs")]
-    pub(crate) fn batches(&self) -> &[Batch] {
-        &self.batches
-    }
-
     /// The answers to all batches, in their order.
-    pub(crate) fn answered(&self, sent_at: Instant, answers: Vec<Result<Commit, Error>>) -> Answers {
+    fn answered(&self, sent_at: Instant, answers: Vec<Result<Commit, Error>>) -> Answers {
         Answers { round: Arc::clone(&self.id), sent_at, answers: answers.into_iter().map(Some).collect() }
     }
 
@@ -154,12 +146,6 @@ impl Round {
 }
 
 impl Answers {
-    /// When the round was sent. The leases that it took begin here.
-    #[cfg(feature = "sqs")]
-    pub(crate) fn sent_at(&self) -> Instant {
-        self.sent_at
-    }
-
     /// The outcome of the request that `ticket` names. A ticket of another round is an error.
     pub fn take<R: Request>(&mut self, ticket: Ticket<R>) -> Result<R::Outcome, Error> {
         if !Arc::ptr_eq(&self.round, &ticket.round) {
@@ -194,7 +180,7 @@ mod tests {
 
     use super::*;
     use crate::Memory;
-    use crate::testing::Faulty;
+    use crate::testing::TestStore;
 
     fn put(name: &str, value: &str) -> Batch {
         Batch::new().put(&Key::new(name).unwrap(), Expect::Absent, value, Duration::from_secs(60))
@@ -227,7 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_empty_round_makes_no_call() {
-        let counted = Faulty::counting(std::sync::Arc::new(Memory::new()));
+        let counted = TestStore::counting(std::sync::Arc::new(Memory::new()));
         Round::new().send(&*counted).await;
         assert_eq!(counted.calls(), 0);
     }

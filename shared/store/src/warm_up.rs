@@ -23,7 +23,7 @@ pub const WARM_UP_TIMEOUT: Duration = Duration::from_secs(2);
 /// # ended }
 /// ```
 ///
-/// A failure does not stop the start, and is no news for an operator: the first call connects by itself and reports its
+/// A failure does not stop the start, and is logged at debug level only: the first call connects by itself and reports its
 /// own failure.
 pub async fn warm_up<E: Display>(service: &'static str, connect: impl Future<Output = Result<(), E>>) {
     let failure = match timeout(WARM_UP_TIMEOUT, connect).await {

@@ -8,14 +8,14 @@ use edit_last_transaction::EditLastTransaction;
 use lambda_http::Body;
 use onetap_config::{Secret, Variables};
 use onetap_line::signature::sign;
-use onetap_store::{Store, open};
+use onetap_store::open;
 use queue_consumer::QueueConsumer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use webhook::Webhook;
 
-use super::gate::{Call, Gate, GatedStore, Point, gated_api, gated_weather};
+use super::gate::{Call, Gate, Point, gated_api, gated_store, gated_weather};
 use crate::functions::patient_config;
 
 /// The channel secret of every function here.
@@ -78,7 +78,7 @@ pub struct Report {
 pub async fn carry_out(order: Order) -> Report {
     let gate = Gate::new(order.point);
     let lookup = |name: &str| std::env::var(name).ok();
-    let answer = Functions::gated(&lookup, &gate).await.handle(&order.request).await;
+    let answer = Functions::gated(&lookup, &gate).handle(&order.request).await;
     Report { answer, calls: gate.calls() }
 }
 
@@ -106,20 +106,20 @@ impl Functions {
     }
 
     /// The same with every way out through `gate`.
-    async fn gated(lookup: &dyn Fn(&str) -> Option<String>, gate: &Arc<Gate>) -> Functions {
-        let line = gated_api(&lookup("LINE_API_BASE_URL").unwrap(), gate).await;
+    fn gated(lookup: &dyn Fn(&str) -> Option<String>, gate: &Arc<Gate>) -> Functions {
+        let line = gated_api(&lookup("LINE_API_BASE_URL").unwrap(), gate);
         let variables = Variables::from_lookup(|name| match name {
             "LINE_API_BASE_URL" => Some(line.clone()),
             _ => lookup(name),
         });
         let config = onetap_store::Config::from_variables(&variables).unwrap();
-        let store: Arc<dyn Store> = GatedStore::new(open(&config).unwrap(), gate);
+        let store = gated_store(open(&config).unwrap(), gate);
         let http = onetap_http::Client::new();
         let weather =
             gated_weather(&onetap_weather::Config::from_variables(&variables).unwrap(), &http, gate);
         let bot = patient_config(&variables);
         let edit = edit_last_transaction::Config::from_variables(&variables).unwrap();
-        let bus = queue_consumer::Config::from_variables(&variables, &config).unwrap();
+        let bus = queue_consumer::Config::from_variables(&variables).unwrap();
         Functions {
             webhook: Webhook::new(store.clone(), weather, &http, bot).unwrap(),
             edit: EditLastTransaction::new(store.clone(), edit),

@@ -1,25 +1,20 @@
 //! The gate: every call out of a function goes through it, is counted there, and at one of them the process dies.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Request, Response, Uri};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use onetap_store::{Batch, BoxStream, Channel, Commit, Error, Key, Log, Position, Record, Store, forward};
+use http::{Request, Uri};
+use http_body_util::Full;
+use onetap_servers::HttpStub;
+use onetap_store::testing::{self, Answer, Request as Asked, TestStore};
+use onetap_store::{Batch, Store};
 use onetap_weather::{Forecast, Forecasts, Place, Provider, ProviderConfig};
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 /// A call that was made, in the order in which the calls began.
@@ -122,56 +117,34 @@ fn die() -> ! {
     std::process::abort()
 }
 
-/// A store behind a gate.
-#[derive(Debug)]
-pub(super) struct GatedStore {
-    store: Arc<dyn Store>,
-    gate: Arc<Gate>,
+/// `store` behind `gate`.
+pub(super) fn gated_store(store: Arc<dyn Store>, gate: &Arc<Gate>) -> Arc<dyn Store> {
+    let gate = gate.clone();
+    TestStore::scripted(store, move |call| pass(gate.clone(), call))
 }
 
-impl GatedStore {
-    /// `store` behind `gate`.
-    pub(super) fn new(store: Arc<dyn Store>, gate: &Arc<Gate>) -> Arc<GatedStore> {
-        Arc::new(GatedStore { store, gate: gate.clone() })
+async fn pass(gate: Arc<Gate>, call: testing::Call) -> Answer {
+    let batches = match &call.request {
+        Asked::GetAll(_) => return gate.pass("get", call.send()).await,
+        Asked::Commit(_) => return gate.pass("commit", call.send()).await,
+        Asked::Read { .. } => return gate.pass("read", call.send()).await,
+        Asked::Watch(_) => return gate.pass("watch", call.send()).await,
+        Asked::Connect => return call.send().await,
+        Asked::CommitEach(batches) => batches,
+    };
+    let is_applied: Box<dyn Fn(usize) -> bool + Send> = match gate.begin("commit_each", batches.len()) {
+        None => return call.send().await,
+        Some(Side::Before) => Box::new(|_| false),
+        Some(Side::After) => Box::new(|_| true),
+        Some(Side::Only(part)) => Box::new(move |n| n == part),
+        Some(Side::AllBut(part)) => Box::new(move |n| n != part),
+    };
+    let applied = batches.iter().enumerate().filter(|(n, _)| is_applied(*n));
+    let applied: Vec<Batch> = applied.map(|(_, batch)| batch.clone()).collect();
+    if !applied.is_empty() {
+        call.store.commit_each(&applied).await;
     }
-}
-
-#[async_trait]
-impl Store for GatedStore {
-    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
-        self.gate.pass("get", self.store.get_all(keys)).await
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        self.gate.pass("commit", self.store.commit(batch)).await
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let applied: Vec<Batch> = match self.gate.begin("commit_each", batches.len()) {
-            None => return self.store.commit_each(batches).await,
-            Some(Side::Before) => Vec::new(),
-            Some(Side::After) => batches.to_vec(),
-            Some(Side::Only(part)) => batches.get(part).into_iter().cloned().collect(),
-            Some(Side::AllBut(part)) => {
-                let others = batches.iter().enumerate().filter(|(n, _)| *n != part);
-                others.map(|(_, batch)| batch.clone()).collect()
-            }
-        };
-        if !applied.is_empty() {
-            self.store.commit_each(&applied).await;
-        }
-        die()
-    }
-
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.gate.pass("read", self.store.read(log, after, limit)).await
-    }
-
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.gate.pass("watch", self.store.watch(channel)).await
-    }
-
-    forward!(store: connect, max_value);
+    die()
 }
 
 /// A weather service behind a gate.
@@ -207,36 +180,21 @@ impl Provider for GatedWeather {
 
 /// Puts `gate` in front of the API at `url`, inside this process: the address to use instead. Dying here is dying
 /// before a byte was sent, or after the other side has taken all of them.
-pub(super) async fn gated_api(url: &str, gate: &Arc<Gate>) -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let addr = listener.local_addr().unwrap();
+pub(super) fn gated_api(url: &str, gate: &Arc<Gate>) -> String {
     let (api, gate, client) = (url.to_owned(), gate.clone(), onetap_http::Client::new());
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let (api, gate, client) = (api.clone(), gate.clone(), client.clone());
-            let service = service_fn(move |request| {
-                let (api, gate, client) = (api.clone(), gate.clone(), client.clone());
-                async move { Ok::<_, Infallible>(forward(&api, &gate, &client, request).await) }
-            });
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    let stub = HttpStub::serving(move |request: Request<Bytes>| {
+        let (gate, client) = (gate.clone(), client.clone());
+        let (mut head, body) = request.into_parts();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        head.uri = format!("{api}{path}").parse::<Uri>().unwrap();
+        async move {
+            let deadline = Instant::now() + Duration::from_secs(10);
+            let call = client.send(Request::from_parts(head, body), deadline, 1 << 20);
+            gate.pass("reply", call).await.unwrap().map(Full::new)
         }
     });
-    format!("http://{addr}")
-}
-
-async fn forward(
-    api: &str,
-    gate: &Gate,
-    client: &onetap_http::Client,
-    request: Request<Incoming>,
-) -> Response<Full<Bytes>> {
-    let (mut head, body) = request.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    head.uri = format!("{api}{path}").parse::<Uri>().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let call = client.send(Request::from_parts(head, body), deadline, 1 << 20);
-    gate.pass("reply", call).await.unwrap().map(Full::new)
+    // It serves until the process ends.
+    Box::leak(Box::new(stub)).url()
 }
 
 #[cfg(test)]

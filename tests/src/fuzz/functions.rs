@@ -15,8 +15,11 @@ use serde_json::Value;
 
 use super::parsers::LUNCH;
 use super::{files, now};
-use crate::recording::{Recording, forecast_keys, is_log_of_a_user, keys_of_a_user, names_of_an_event};
+use crate::recording::{
+    forecast_keys, is_log_of_a_user, keys_of_a_user, names_of_an_event, peek, recording, touched,
+};
 use crate::stage::{self, planted};
+use onetap_store::testing::TestStore;
 
 struct Line {
     api: MessagingApi,
@@ -30,7 +33,7 @@ thread_local! {
     };
 }
 
-fn deliver(store: &Arc<Recording>, body: &[u8]) -> StatusCode {
+fn deliver(store: &Arc<TestStore>, body: &[u8]) -> StatusCode {
     LINE.with(|line| {
         let webhook = stage::webhook(store.clone(), &line.http, &line.api.url());
         now(stage::deliver(&webhook, body))
@@ -41,9 +44,9 @@ fn deliver(store: &Arc<Recording>, body: &[u8]) -> StatusCode {
 pub fn webhook_body(bytes: &[u8]) {
     let recorder = Recorder::default();
     let _guard = recorder.on_this_thread();
-    let store = Recording::memory();
+    let store = recording();
     let status = deliver(&store, bytes);
-    let touched = store.take();
+    let touched = touched(&store);
     let is_json =
         std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
     if !is_json {
@@ -77,10 +80,10 @@ pub(super) fn deliveries() -> Vec<Vec<u8>> {
 /// An event is published once under its own names, or refused without a trace.
 pub fn event_json(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let store = Recording::memory();
+    let store = recording();
     let consumer = stage::consumer(store.clone());
     let failed = now(stage::consume(&consumer, &[&text]));
-    let touched = store.take();
+    let touched = touched(&store);
     let Ok(event) = Event::parse(text.clone(), &Stages::default()) else {
         assert_eq!(failed, [0]);
         assert!(touched.is_empty(), "{touched:?}");
@@ -112,16 +115,16 @@ const PLACE_KEY: &str = "user:U1:last_transaction";
 
 /// An edit happens under a condition that names what is there, and under no other.
 pub fn if_match(bytes: &[u8]) {
-    let store = Recording::memory();
+    let store = recording();
     let edit = stage::edit(store.clone());
     now(stage::ask(&edit, Method::PUT, PLACE, &[], LUNCH.as_bytes())).unwrap();
-    let before = now(store.peek(PLACE_KEY)).unwrap();
+    let before = now(peek(&store, PLACE_KEY)).unwrap();
     let body = r#"{"附註":"改"}"#.as_bytes();
     let Some(answer) = now(stage::ask(&edit, Method::PATCH, PLACE, &[("if-match", bytes)], body)) else {
         return;
     };
     let (header, tag) = (String::from_utf8_lossy(bytes), etag(&before));
-    let after = now(store.peek(PLACE_KEY)).unwrap();
+    let after = now(peek(&store, PLACE_KEY)).unwrap();
     match answer.status() {
         StatusCode::OK => {
             let named = header.contains(&tag) || header.contains("20251129-143000") || header.trim() == "*";
@@ -147,11 +150,11 @@ pub(super) fn conditions() -> Vec<Vec<u8>> {
 
 /// A key is taken as one, or refused before anything is written; what it names is hidden in a hash.
 pub fn idempotency_key(bytes: &[u8]) {
-    let store = Recording::memory();
+    let store = recording();
     let edit = stage::edit(store.clone());
     let put = || now(stage::ask(&edit, Method::PUT, PLACE, &[("idempotency-key", bytes)], LUNCH.as_bytes()));
     let Some(answer) = put() else { return };
-    let touched = store.take();
+    let touched = touched(&store);
     match answer.status() {
         StatusCode::BAD_REQUEST => assert!(touched.is_empty(), "{touched:?}"),
         StatusCode::CREATED => {
@@ -190,7 +193,7 @@ pub fn sse_query(bytes: &[u8]) {
     if !query.contains("token=") {
         query = format!("{query}&token={}", stage::job_token(&job));
     }
-    let store = Recording::memory();
+    let store = recording();
     let event = |id: &str, seq: u64, stage: &str| {
         let text = format!(
             r#"{{"job_id":"{id}","domain":"scan","stage":"{stage}","seq":{seq},"data":"of {id}","timestamp":"2025-11-03T08:15:30Z"}}"#
@@ -202,13 +205,13 @@ pub fn sse_query(bytes: &[u8]) {
     for published in now(bus.publish_each(&all)) {
         let _ = published.unwrap();
     }
-    store.take();
+    store.requests();
     let gateway = stage::gateway(store.clone());
     let target = format!("/jobs/{id}/events?{query}");
     let Some((status, _, body)) = now(stage::follow(&gateway, &target, last.map(str::as_bytes))) else {
         return;
     };
-    let touched = store.take();
+    let touched = touched(&store);
     assert!(!body.contains("job-2"), "told of another job");
     match status {
         StatusCode::OK | StatusCode::NO_CONTENT => {
@@ -243,13 +246,13 @@ pub(super) fn queries() -> Vec<Vec<u8>> {
 
 /// A path leads to the entry or the ledger of the user it names, spelled plainly, or nowhere.
 pub fn user_path(bytes: &[u8]) {
-    let store = Recording::memory();
+    let store = recording();
     let edit = stage::edit(store.clone());
     for (method, place) in stage::user_routes() {
         let path = format!("/users/{}/{place}", String::from_utf8_lossy(bytes));
         let Ok(uri) = path.parse::<http::Uri>() else { return };
         let Some(answer) = now(stage::ask(&edit, method, &path, &[], LUNCH.as_bytes())) else { return };
-        let touched = store.take();
+        let touched = touched(&store);
         let id = uri.path().strip_prefix("/users/").and_then(|rest| rest.strip_suffix(&format!("/{place}")));
         let plain = |id: &&str| {
             (1..=64).contains(&id.len())
@@ -296,13 +299,13 @@ pub fn month_query(bytes: &[u8]) {
         return;
     }
     let (accept, known) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    let store = Recording::memory();
+    let store = recording();
     let edit = stage::edit(store.clone());
     now(stage::ask(&edit, Method::PUT, PLACE, &[], LUNCH.as_bytes())).unwrap();
-    store.take();
+    store.requests();
     let headers: &[(&str, &[u8])] = &[("accept", accept.as_bytes()), ("if-none-match", known.as_bytes())];
     let Some(answer) = now(stage::ask(&edit, Method::GET, &path, headers, b"")) else { return };
-    let touched = store.take();
+    let touched = touched(&store);
     assert!(touched.keys.is_empty() && touched.channels.is_empty(), "{touched:?}");
     assert!(touched.logs.iter().all(|log| is_log_of_a_user(log, "U1")), "{touched:?}");
     let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
@@ -346,7 +349,7 @@ pub(super) fn month_queries() -> Vec<Vec<u8>> {
 /// What somebody else left in the store makes nothing panic, and is not taken for what it is not.
 pub fn stored_value(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes).into_owned();
-    let store = Recording::memory();
+    let store = recording();
     let keys =
         ["user:U1:profile", PLACE_KEY, "idem:line:01STORED", "scan:state:job-1", "published:job-1:vision:10"];
     let log = Log::new("scan:job:job-1").unwrap();
@@ -354,7 +357,7 @@ pub fn stored_value(bytes: &[u8]) {
         batch.put(&Key::new(*key).unwrap(), Expect::Absent, text.as_str(), Ttl::Forever)
     });
     let _ = now(store.commit(&planted.append(&log, text.as_str(), Keep::all_for(Ttl::Forever)))).unwrap();
-    store.take();
+    store.requests();
 
     let words = ["永和", "設定住家 永和區", "修改金額 150", "午餐 120 信用卡", "刪除上一筆", "刪除我的資料"];
     let event = |(n, words): (usize, &&str)| {
@@ -370,8 +373,8 @@ pub fn stored_value(bytes: &[u8]) {
     assert_eq!(read.status() == StatusCode::OK, Entry::read(&text).is_some());
     let patched = now(stage::ask(&edit, Method::PATCH, PLACE, &[], r#"{"附註":"改"}"#.as_bytes())).unwrap();
     match patched.status().as_u16() {
-        200 => assert!(Entry::read(&now(store.peek(PLACE_KEY)).unwrap()).is_some()),
-        413 | 422 | 500 => assert_eq!(now(store.peek(PLACE_KEY)).as_ref(), Some(&text), "left as it is"),
+        200 => assert!(Entry::read(&now(peek(&store, PLACE_KEY)).unwrap()).is_some()),
+        413 | 422 | 500 => assert_eq!(now(peek(&store, PLACE_KEY)).as_ref(), Some(&text), "left as it is"),
         status => panic!("{status}"),
     }
     for (n, words) in words.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use onetap_servers::Backend;
 use onetap_servers::{Environment, Redis};
 use onetap_store::Store;
 use tokio::time::sleep;
@@ -11,48 +12,16 @@ use tokio::time::sleep;
 use super::check::{Expiry, Rules};
 use super::link::{Link, Mode};
 
-/// What a run is run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Backend {
-    /// Memory, on a paused clock.
-    Memory,
-    /// redis-server, over its own protocol.
-    Redis,
-    /// The Upstash gateway in front of redis-server.
-    Upstash,
-    /// dynoxide.
-    DynamoDb,
-    /// Amazon's DynamoDB Local.
-    DynamoDbLocal,
-}
-
-impl Backend {
-    /// All of them, in the order of the table.
-    pub const ALL: [Backend; 5] =
-        [Backend::Memory, Backend::Redis, Backend::Upstash, Backend::DynamoDb, Backend::DynamoDbLocal];
-
-    /// What tests and tables call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Backend::Memory => "memory",
-            Backend::Redis => "redis",
-            Backend::Upstash => "upstash",
-            Backend::DynamoDb => "dynamodb",
-            Backend::DynamoDbLocal => "dynamodb_local",
+/// What the histories of a backend are judged by.
+pub(super) fn rules(backend: Backend) -> Rules {
+    let millis = 1000;
+    match backend {
+        Backend::Memory => Rules { expiry: Expiry::Store, resends: false, slack: millis },
+        Backend::Redis | Backend::Upstash => {
+            Rules { expiry: Expiry::Store, resends: true, slack: 10 * millis }
         }
-    }
-
-    /// What its histories are judged by.
-    pub fn rules(self) -> Rules {
-        let millis = 1000;
-        match self {
-            Backend::Memory => Rules { expiry: Expiry::Store, resends: false, slack: millis },
-            Backend::Redis | Backend::Upstash => {
-                Rules { expiry: Expiry::Store, resends: true, slack: 10 * millis }
-            }
-            Backend::DynamoDb | Backend::DynamoDbLocal => {
-                Rules { expiry: Expiry::Callers, resends: true, slack: 10 * millis }
-            }
+        Backend::DynamoDb | Backend::DynamoDbLocal => {
+            Rules { expiry: Expiry::Callers, resends: true, slack: 10 * millis }
         }
     }
 }
@@ -70,24 +39,13 @@ impl Arena {
     /// Starts what `backend` needs. Redis keeps what it has acknowledged through a restart: a server that forgets
     /// breaks every promise, and none is made for it.
     pub async fn start(backend: Backend) -> Arena {
-        let (environment, place) = match backend {
-            Backend::Memory => panic!("memory has no servers"),
-            Backend::Redis => {
-                (Environment::on_redis(Redis::start_durable().await), ("REDIS_URL", "redis://"))
-            }
-            Backend::Upstash => {
-                let environment = Environment::on_upstash(Redis::start_durable().await).await;
-                (environment, ("UPSTASH_REDIS_REST_URL", "http://"))
-            }
-            Backend::DynamoDb => (
-                Environment::start(onetap_servers::Backend::DynamoDb).await,
-                ("AWS_ENDPOINT_URL_DYNAMODB", "http://"),
-            ),
-            Backend::DynamoDbLocal => (
-                Environment::start(onetap_servers::Backend::DynamoDbLocal).await,
-                ("AWS_ENDPOINT_URL_DYNAMODB", "http://"),
-            ),
+        let environment = match backend {
+            Backend::Redis => Environment::on_redis(Redis::start_durable().await),
+            Backend::Upstash => Environment::on_upstash(Redis::start_durable().await).await,
+            _ => Environment::start(backend).await,
         };
+        let scheme = if backend == Backend::Redis { "redis://" } else { "http://" };
+        let place = (backend.address_variable(), scheme);
         let url = environment.lookup(place.0).expect("an environment says where its server is");
         let server = url.strip_prefix(place.1).map(|address| address.trim_end_matches('/'));
         let server =

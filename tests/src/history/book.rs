@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onetap_idem as idem;
+use onetap_idem::Idempotency;
 use onetap_ledger::chat::{Sentence, parse};
 use onetap_ledger::{
     Attempt, Book, Change, ChangeError, Config, Entry, Moment, Patch, Step, erase, remove_hidden,
 };
-use onetap_store::idem::{self, Idempotency};
 use onetap_store::{Batch, Edit, Store, Values, edit};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

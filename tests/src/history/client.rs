@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_store::idem::{self, Claimed, Idempotency, Policy, Returned};
+use onetap_idem as idem;
+use onetap_idem::{ClaimOutcome, Idempotency, Policy, Returned};
 use onetap_store::{Batch, Edit, Error, Keep, Key, Log, Position, Record, Store, Values};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
@@ -17,7 +18,7 @@ use super::check::number;
 use super::event::{Answer, Call, Layer};
 use super::journal::Journal;
 use super::publish::{NEWEST_KEY_PART, Publication};
-use super::recorder::Recorder;
+use super::recorder::recorded;
 use super::sabotage::Fence;
 use super::seed::Seed;
 
@@ -76,8 +77,8 @@ pub struct Client {
 impl Client {
     /// The client `name` on `store`. Its store calls are recorded in `journal`.
     pub fn new(store: Arc<dyn Store>, journal: Arc<Journal>, plan: Plan, name: String, seed: Seed) -> Client {
-        let recorder = Arc::new(Recorder::new(store, Arc::clone(&journal)));
-        Client::with_recorded_store(recorder, journal, plan, name, seed)
+        let recorded = recorded(store, Arc::clone(&journal));
+        Client::with_recorded_store(recorded, journal, plan, name, seed)
     }
 
     /// The same on a store whose calls are already recorded.
@@ -194,8 +195,8 @@ impl Client {
         let (claim, sent) = (self.idem.call(key).claim().expect("a short key"), Instant::now());
         let answer = self.store.commit(&claim.batch()).await;
         let recorded = match answer.and_then(|answer| claim.outcome(sent, answer)) {
-            Ok(Claimed::Mine(mut run)) => edit.record(&*self.store, &mut run, step).await.ok(),
-            Ok(Claimed::Done(done)) => done.value().ok(),
+            Ok(ClaimOutcome::Mine(mut run)) => run.edit(&*self.store, &edit, step).await.ok(),
+            Ok(ClaimOutcome::Done(done)) => done.value().ok(),
             _ => None,
         };
         recorded.map_or(Answer::Nothing("not recorded".to_owned()), Answer::Result)
@@ -337,7 +338,7 @@ fn result<E>(answer: Result<String, idem::Error<String, E>>) -> Answer {
 
 /// Reads every key and log of a history, after all clients have stopped.
 pub async fn last_look(store: Arc<dyn Store>, journal: Arc<Journal>, names: (Vec<String>, Vec<String>)) {
-    let store = Recorder::new(store, journal);
+    let store = recorded(store, journal);
     for key in names.0 {
         let key = Key::new(key).expect("a name that was used");
         until_answered(async || store.get(&key).await).await;

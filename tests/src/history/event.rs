@@ -269,8 +269,8 @@ impl From<&Expect> for Expected {
 impl From<&Error> for Answer {
     fn from(error: &Error) -> Answer {
         match error {
-            Error::Unavailable { maybe_applied: true, .. } => Answer::Unknown,
-            Error::Unavailable { maybe_applied: false, .. } => Answer::NotSent,
+            error if error.maybe_applied() => Answer::Unknown,
+            error if error.is_retryable() => Answer::NotSent,
             other => Answer::Rejected(other.to_string()),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use onetap_store::idem::{Claimed, Committed};
-use onetap_store::lease::{self, Acquire, Release, Renewal};
+use onetap_idem::{ClaimOutcome, RecordOutcome};
+use onetap_store::lease::{self, AcquireOutcome, ReleaseOutcome, RenewOutcome};
 use onetap_store::{Batch, Commit, Edit, Error, Expect, Found, Key, Lease, Read, Round, Values, edit};
 use tokio::time::sleep;
 
@@ -19,9 +19,9 @@ impl Client {
         let data = data_of(&lock);
         let ttl = self.plan.lease;
         let call_id = self.begin_acquire(&lock);
-        let mut lease = match lease::Request::new(&self.store, lock.clone()).ttl(ttl).acquire().await {
-            Ok(Acquire::Acquired(lease)) => lease,
-            Ok(Acquire::Held { .. }) => {
+        let mut lease = match lease::Acquire::new(self.store.clone(), lock.clone()).ttl(ttl).acquire().await {
+            Ok(AcquireOutcome::Acquired(lease)) => lease,
+            Ok(AcquireOutcome::Held { .. }) => {
                 return self.journal.answer(call_id, Answer::Nothing("held".to_owned()));
             }
             Err(error) => return self.journal.answer(call_id, (&error).into()),
@@ -50,7 +50,7 @@ impl Client {
         let execute = self.journal.call(Layer::Api, Call::Execute { key: key.clone(), counter: None });
         let acquire = self.begin_acquire(&lock);
         let claim = self.idem.call(&key).claim().expect("a short key");
-        let request = lease::Request::new(&self.store, lock.clone()).ttl(self.plan.lease);
+        let request = lease::Acquire::new(self.store.clone(), lock.clone()).ttl(self.plan.lease);
         let mut round = Round::new();
         let (claimed, locked) = match self.seed.percent(50) {
             true => (round.add_likely(claim), round.add_likely(request)),
@@ -60,11 +60,11 @@ impl Client {
         let _data = round.add(Read::new(data_of(&self.key("lock", 2))));
         let mut answers = round.send(&*self.store).await;
         let lease = match answers.take(locked) {
-            Ok(Acquire::Acquired(lease)) => {
+            Ok(AcquireOutcome::Acquired(lease)) => {
                 self.journal.answer(acquire, Answer::Acquired(token(&lease)));
                 Some(lease)
             }
-            Ok(Acquire::Held { .. }) => {
+            Ok(AcquireOutcome::Held { .. }) => {
                 self.journal.answer(acquire, Answer::Nothing("held".to_owned()));
                 None
             }
@@ -86,8 +86,10 @@ impl Client {
             (round.add(batch), call_id)
         });
         let recorded = match &claimed {
-            Ok(Claimed::Mine(run)) if release.is_some() => Some((round.add(run.commit_batch(&value)), run)),
-            Ok(Claimed::Mine(run) | Claimed::Late(run)) => {
+            Ok(ClaimOutcome::Mine(run)) if release.is_some() => {
+                Some((round.add(run.commit_batch(&value)), run))
+            }
+            Ok(ClaimOutcome::Mine(run) | ClaimOutcome::Late(run)) => {
                 let _ = round.add(run.abandon_batch());
                 None
             }
@@ -99,10 +101,10 @@ impl Client {
         }
         let result = match (recorded, claimed.as_ref()) {
             (Some((ticket, run)), _) => match answers.take(ticket).map(|answer| run.committed(answer)) {
-                Ok(Committed::Recorded) => Answer::Result(value),
+                Ok(RecordOutcome::Recorded) => Answer::Result(value),
                 _ => Answer::Nothing("not recorded".to_owned()),
             },
-            (None, Ok(Claimed::Done(done))) => {
+            (None, Ok(ClaimOutcome::Done(done))) => {
                 done.value().map_or(Answer::Nothing("unreadable".to_owned()), Answer::Result)
             }
             _ => Answer::Nothing("not claimed".to_owned()),
@@ -121,8 +123,8 @@ impl Client {
         let intended = Change::Put { key: key.clone(), expect: Expected::Is(token.to_owned()), value, ttl };
         let call_id = self.journal.call(Layer::Api, Call::Commit(vec![intended]));
         let answer = match lease.renew().await {
-            Ok(Renewal::Renewed) => Answer::Applied(Vec::new()),
-            Ok(Renewal::Lapsed) => Answer::Refused(vec![(key, None)]),
+            Ok(RenewOutcome::Renewed) => Answer::Applied(Vec::new()),
+            Ok(RenewOutcome::Lapsed) => Answer::Refused(vec![(key, None)]),
             Ok(_) => Answer::Refused(Vec::new()),
             Err(error) => (&error).into(),
         };
@@ -161,10 +163,10 @@ impl Client {
         let intended = Change::Delete { key: lock.as_str().to_owned(), expect };
         let call_id = self.journal.call(Layer::Api, Call::Commit(vec![intended]));
         let answer = match lease.release().await {
-            Ok(Release::Released) => Answer::Applied(Vec::new()),
+            Ok(ReleaseOutcome::Released) => Answer::Applied(Vec::new()),
             // Somebody else holds it. Either the lease expired, or our release was applied and its answer was lost: the
             // answer does not tell.
-            Ok(Release::Outlasted) => Answer::Unknown,
+            Ok(ReleaseOutcome::Outlasted) => Answer::Unknown,
             Err(error) => (&error).into(),
         };
         self.journal.answer(call_id, answer);

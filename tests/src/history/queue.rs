@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_store::idem::{EffectKeys, Failure, Policy};
-use onetap_store::sqs::{Consumer, SqsBatchResponse, SqsEvent, SqsMessage};
+use onetap_idem::sqs::{Consumer, SqsBatchResponse, SqsEvent, SqsMessage};
+use onetap_idem::{EffectKeys, Failure, Policy};
 use onetap_store::{Key, Log, Store};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};

@@ -8,16 +8,16 @@ use onetap_store::testing::seed_jitter;
 use onetap_store::{Memory, Store};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::arena::Backend;
+use super::arena::{Backend, rules};
 use super::check::{Report, check};
 use super::client::{Client, Plan, last_look};
 use super::history::History;
 use super::journal::{Clock, Journal, Pages};
-use super::recorder::Recorder;
-use super::sabotage::{Fence, Sabotage};
+use super::recorder::recorded;
+use super::sabotage::{Fence, sabotaged};
 use super::schedule::Kind;
 use super::seed::Seed;
-use super::trouble::Trouble;
+use super::trouble::troubled;
 
 pub(super) const LEASE: Duration = Duration::from_millis(800);
 const ROUND: Duration = Duration::from_secs(3);
@@ -39,7 +39,7 @@ pub struct Outcome {
 
 impl Outcome {
     pub(super) fn new(backend: Backend, seed: u64, history: History) -> Outcome {
-        let report = check(&history, &backend.rules());
+        let report = check(&history, &rules(backend));
         Outcome { backend, seed, history, report }
     }
 
@@ -140,14 +140,13 @@ async fn killed_and_replaced(
         let journal = Journal::new(clock, &name, 0, pages.clone());
         journals.push(pages);
         let often = 4 + seed.below(8);
-        let trouble = Trouble::new(store.clone(), journal.clone(), seed.fork(0), plan.lease, often);
-        let mut store: Arc<dyn Store> = Arc::new(trouble);
+        let mut store = troubled(store.clone(), journal.clone(), seed.fork(0), plan.lease, often);
         if let Some((fence, Side::Store)) = sabotage {
-            store = Arc::new(Sabotage::new(store, fence));
+            store = sabotaged(store, fence);
         }
-        store = Arc::new(Recorder::new(store, journal.clone()));
+        store = recorded(store, journal.clone());
         if let Some((fence, Side::Caller)) = sabotage {
-            store = Arc::new(Sabotage::new(store, fence));
+            store = sabotaged(store, fence);
         }
         let client = Client::with_recorded_store(store, journal.clone(), plan.clone(), name, seed.fork(1));
         let life = Duration::from_secs(3) + seed.up_to(Duration::from_secs(9));

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use onetap_store::{
-    Batch, Commit, Error, Expect, Key, Log, Position, Record, Store, Ttl, Value, Write, forward,
-};
+use onetap_store::testing::{Answer, Call, Request, TestStore};
+use onetap_store::{Batch, Commit, Error, Expect, Key, Store, Ttl, Value, Write};
 use serde::{Deserialize, Serialize};
 
 /// The fence that is down.
@@ -98,9 +96,8 @@ impl Fence {
     ];
 }
 
-/// A store with a fence down.
-#[derive(Debug)]
-pub struct Sabotage {
+/// What a store does that has a fence down.
+struct Sabotage {
     store: Arc<dyn Store>,
     fence: Fence,
     /// What reads were answered, for the one that goes on answering it.
@@ -109,10 +106,106 @@ pub struct Sabotage {
     asked: AtomicUsize,
 }
 
+/// `store` without `fence`.
+pub fn sabotaged(store: Arc<dyn Store>, fence: Fence) -> Arc<dyn Store> {
+    let sabotage =
+        Sabotage { store: store.clone(), fence, seen: Mutex::default(), asked: AtomicUsize::new(0) };
+    let sabotage = Arc::new(sabotage);
+    TestStore::scripted(store, move |call| Arc::clone(&sabotage).run(call))
+}
+
 impl Sabotage {
-    /// `store` without `fence`.
-    pub fn new(store: Arc<dyn Store>, fence: Fence) -> Sabotage {
-        Sabotage { store, fence, seen: Mutex::default(), asked: AtomicUsize::new(0) }
+    async fn run(self: Arc<Self>, call: Call) -> Answer {
+        if !call.batches().is_empty() {
+            let mut answers = Vec::new();
+            for batch in call.batches() {
+                answers.push(self.commit(batch).await);
+            }
+            if self.fence == Fence::Round && answers.len() > 1 {
+                answers.swap(0, 1);
+            }
+            return Answer::Commits(answers);
+        }
+        let mut answer = call.send().await;
+        match (self.fence, &call.request, &mut answer) {
+            (Fence::FreshReads, Request::GetAll(keys), Answer::Values(Ok(values))) => {
+                let mut seen = self.seen.lock().unwrap();
+                for (key, value) in keys.iter().zip(values) {
+                    match seen.remove(key) {
+                        Some(old) => *value = old,
+                        None => _ = seen.insert(key.clone(), value.clone()),
+                    }
+                }
+            }
+            (Fence::Page, Request::Read { limit, .. }, Answer::Records(Ok(records)))
+                if records.len() == *limit =>
+            {
+                records.remove(0);
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
+        match self.fence {
+            Fence::EarlyRecords if is_ledgers(batch) => {
+                let (appends, rest) = apart(batch);
+                self.torn(vec![appends, rest]).await
+            }
+            Fence::LateRecords if is_ledgers(batch) => {
+                let (appends, rest) = apart(batch);
+                self.torn(vec![rest, appends]).await
+            }
+            Fence::ForgottenRecords if is_ledgers(batch) => {
+                let is_forgotten = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(5);
+                let (_, rest) = apart(batch);
+                self.store.commit(if is_forgotten { &rest } else { batch }).await
+            }
+            Fence::Marker if has_append(batch) && !is_ledgers(batch) => {
+                // The effect first, the note of it after: what crashes in between happens again.
+                let (mut appends, mut marker) = (Batch::new(), Batch::new());
+                let mut last = None;
+                for write in batch.writes() {
+                    match write.clone() {
+                        Write::Put { key, expect, ttl, .. } => last = Some((key, expect, ttl)),
+                        write => appends = and(appends, write),
+                    }
+                }
+                let Commit::Applied(positions) = self.store.commit(&appends).await? else {
+                    return Err(Error::unknown("an append was refused"));
+                };
+                if let (Some((key, expect, ttl)), Some(position)) = (last, positions.first()) {
+                    marker = marker.put(&key, expect, position.to_string(), ttl);
+                }
+                Ok(match self.store.commit(&marker).await? {
+                    Commit::Applied(_) => Commit::Applied(positions),
+                    refused => refused,
+                })
+            }
+            Fence::Atomicity if batch.writes().len() > 1 && !has_append(batch) => {
+                let parts = batch.writes().iter().cloned().map(|write| and(Batch::new(), write));
+                self.torn(parts.collect()).await
+            }
+            Fence::Appends if batch.writes().iter().all(is_append) => {
+                let parts = batch.writes().iter().cloned().map(|write| and(Batch::new(), write));
+                self.torn(parts.collect()).await
+            }
+            Fence::Honesty => self.store.commit(batch).await.map_err(|_| Error::not_sent("no connection")),
+            Fence::Resend if has_append(batch) => match self.store.commit(batch).await {
+                Err(error) if error.maybe_applied() => self.resent(batch).await,
+                answer => answer,
+            },
+            Fence::ResentSwap if is_swap(batch) => match self.store.commit(batch).await {
+                Err(error) if error.maybe_applied() => self.resent(batch).await,
+                answer => answer,
+            },
+            Fence::Refusal => match self.store.commit(batch).await? {
+                Commit::Refused(_) if !has_append(batch) => Ok(Commit::Applied(Vec::new())),
+                answer => Ok(answer),
+            },
+            _ => self.store.commit(&self.weakened(batch).await?).await,
+        }
     }
 
     /// The batch as this store understands it.
@@ -242,103 +335,4 @@ fn is_append(write: &Write) -> bool {
 
 fn is_swap(batch: &Batch) -> bool {
     matches!(batch.writes(), [Write::Put { expect: Expect::Is(old), value, .. }] if *value != Value::Text(old.clone()))
-}
-
-#[async_trait]
-impl Store for Sabotage {
-    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
-        let mut values = self.store.get_all(keys).await?;
-        if self.fence == Fence::FreshReads {
-            let mut seen = self.seen.lock().unwrap();
-            for (key, value) in keys.iter().zip(&mut values) {
-                match seen.remove(key) {
-                    Some(old) => *value = old,
-                    None => _ = seen.insert(key.clone(), value.clone()),
-                }
-            }
-        }
-        Ok(values)
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        match self.fence {
-            Fence::EarlyRecords if is_ledgers(batch) => {
-                let (appends, rest) = apart(batch);
-                self.torn(vec![appends, rest]).await
-            }
-            Fence::LateRecords if is_ledgers(batch) => {
-                let (appends, rest) = apart(batch);
-                self.torn(vec![rest, appends]).await
-            }
-            Fence::ForgottenRecords if is_ledgers(batch) => {
-                let is_forgotten = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(5);
-                let (_, rest) = apart(batch);
-                self.store.commit(if is_forgotten { &rest } else { batch }).await
-            }
-            Fence::Marker if has_append(batch) && !is_ledgers(batch) => {
-                // The effect first, the note of it after: what crashes in between happens again.
-                let (mut appends, mut marker) = (Batch::new(), Batch::new());
-                let mut last = None;
-                for write in batch.writes() {
-                    match write.clone() {
-                        Write::Put { key, expect, ttl, .. } => last = Some((key, expect, ttl)),
-                        write => appends = and(appends, write),
-                    }
-                }
-                let Commit::Applied(positions) = self.store.commit(&appends).await? else {
-                    return Err(Error::unknown("an append was refused"));
-                };
-                if let (Some((key, expect, ttl)), Some(position)) = (last, positions.first()) {
-                    marker = marker.put(&key, expect, position.to_string(), ttl);
-                }
-                Ok(match self.store.commit(&marker).await? {
-                    Commit::Applied(_) => Commit::Applied(positions),
-                    refused => refused,
-                })
-            }
-            Fence::Atomicity if batch.writes().len() > 1 && !has_append(batch) => {
-                let parts = batch.writes().iter().cloned().map(|write| and(Batch::new(), write));
-                self.torn(parts.collect()).await
-            }
-            Fence::Appends if batch.writes().iter().all(is_append) => {
-                let parts = batch.writes().iter().cloned().map(|write| and(Batch::new(), write));
-                self.torn(parts.collect()).await
-            }
-            Fence::Honesty => self.store.commit(batch).await.map_err(|_| Error::not_sent("no connection")),
-            Fence::Resend if has_append(batch) => match self.store.commit(batch).await {
-                Err(error) if error.maybe_applied() => self.resent(batch).await,
-                answer => answer,
-            },
-            Fence::ResentSwap if is_swap(batch) => match self.store.commit(batch).await {
-                Err(error) if error.maybe_applied() => self.resent(batch).await,
-                answer => answer,
-            },
-            Fence::Refusal => match self.store.commit(batch).await? {
-                Commit::Refused(_) if !has_append(batch) => Ok(Commit::Applied(Vec::new())),
-                answer => Ok(answer),
-            },
-            _ => self.store.commit(&self.weakened(batch).await?).await,
-        }
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let mut answers = Vec::new();
-        for batch in batches {
-            answers.push(self.commit(batch).await);
-        }
-        if self.fence == Fence::Round && answers.len() > 1 {
-            answers.swap(0, 1);
-        }
-        answers
-    }
-
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        let mut records = self.store.read(log, after, limit).await?;
-        if self.fence == Fence::Page && records.len() == limit {
-            records.remove(0);
-        }
-        Ok(records)
-    }
-
-    forward!(store: watch, connect, max_value);
 }

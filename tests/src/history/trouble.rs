@@ -1,20 +1,18 @@
 //! Faults inside one process: a store whose calls are lost, late, or held up, by a seed.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use onetap_store::{Batch, Commit, Error, Key, Log, Position, Record, Store, forward};
+use onetap_store::testing::{Answer, Call, Request, TestStore};
+use onetap_store::{Error, Store};
 use tokio::time::sleep;
 
 use super::journal::Journal;
 use super::schedule::Kind;
 use super::seed::Seed;
 
-/// A store behind a bad line.
-pub struct Trouble {
-    store: Arc<dyn Store>,
+/// A bad line to a store.
+struct Trouble {
     journal: Arc<Journal>,
     seed: Mutex<Seed>,
     lease: Duration,
@@ -22,24 +20,19 @@ pub struct Trouble {
     often: u64,
 }
 
-impl fmt::Debug for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trouble").field("often", &self.often).finish_non_exhaustive()
-    }
+/// `store`, with a fault in `often` calls of a hundred; what is late is later than `lease`.
+pub fn troubled(
+    store: Arc<dyn Store>,
+    journal: Arc<Journal>,
+    seed: Seed,
+    lease: Duration,
+    often: u64,
+) -> Arc<dyn Store> {
+    let trouble = Arc::new(Trouble { journal, seed: Mutex::new(seed), lease, often });
+    TestStore::scripted(store, move |call| Arc::clone(&trouble).meet(call))
 }
 
 impl Trouble {
-    /// `store`, with a fault in `often` calls of a hundred; what is late is later than `lease`.
-    pub fn new(
-        store: Arc<dyn Store>,
-        journal: Arc<Journal>,
-        seed: Seed,
-        lease: Duration,
-        often: u64,
-    ) -> Trouble {
-        Trouble { store, journal, seed: Mutex::new(seed), lease, often }
-    }
-
     /// What happens to the next call, and how long its two ways take.
     fn draw(&self) -> (Option<Kind>, Duration, Duration, Duration) {
         let mut seed = self.seed.lock().unwrap();
@@ -51,38 +44,38 @@ impl Trouble {
         (kind, there, back, past)
     }
 
-    async fn meet<T, F>(&self, call: F) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Error>> + Send + 'static,
-    {
+    async fn meet(self: Arc<Self>, call: Call) -> Answer {
+        if let Request::Watch(_) | Request::Connect = call.request {
+            return call.send().await;
+        }
         let (kind, there, back, past) = self.draw();
         let from = self.journal.clock().now();
         sleep(there).await;
         let answer = match kind {
-            None => call.await,
-            Some(Kind::Reset) => Err(Error::not_sent("no connection, on purpose")),
+            None => call.send().await,
+            Some(Kind::Reset) => call.fail(&Error::not_sent("no connection, on purpose")),
             Some(Kind::RequestLost) => {
                 sleep(self.lease / 2).await;
-                Err(Error::unknown("no answer in time, on purpose"))
+                call.fail(&Error::unknown("no answer in time, on purpose"))
             }
             Some(Kind::ReplyLost) => {
-                let _ = call.await;
-                Err(Error::unknown("answer lost, on purpose"))
+                let _ = call.send().await;
+                call.fail(&Error::unknown("answer lost, on purpose"))
             }
             // The caller has long given up when it lands.
             Some(Kind::Delayed) => {
+                let late = call.clone();
                 tokio::spawn(async move {
                     sleep(past).await;
-                    let _ = call.await;
+                    let _ = late.send().await;
                 });
                 sleep(self.lease / 2).await;
-                Err(Error::unknown("no answer in time, on purpose"))
+                call.fail(&Error::unknown("no answer in time, on purpose"))
             }
             // Between the decision to send and the sending, as a stopped process would.
             Some(_) => {
                 sleep(past).await;
-                call.await
+                call.send().await
             }
         };
         sleep(back).await;
@@ -91,30 +84,4 @@ impl Trouble {
         }
         answer
     }
-}
-
-#[async_trait]
-impl Store for Trouble {
-    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
-        let (store, keys) = (Arc::clone(&self.store), keys.to_vec());
-        self.meet(async move { store.get_all(&keys).await }).await
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        let (store, batch) = (Arc::clone(&self.store), batch.clone());
-        self.meet(async move { store.commit(&batch).await }).await
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let (store, sent) = (Arc::clone(&self.store), batches.to_vec());
-        let answers = self.meet(async move { Ok(store.commit_each(&sent).await) }).await;
-        answers.unwrap_or_else(|error| batches.iter().map(|_| Err(error.clone())).collect())
-    }
-
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        let (store, log) = (Arc::clone(&self.store), log.clone());
-        self.meet(async move { store.read(&log, after, limit).await }).await
-    }
-
-    forward!(store: watch, connect, max_value);
 }

@@ -6,7 +6,7 @@ use onetap_bus::Job;
 use onetap_config::Secret;
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
 use onetap_servers::environment::Variable;
-use onetap_servers::{Backend, Broken, Environment, Fault};
+use onetap_servers::{Backend, Environment, Fault, HttpStub};
 use onetap_tests::emf::Declared;
 use onetap_tests::functions::{Function, Running, delivery};
 use serde_json::{Value, json};
@@ -208,7 +208,7 @@ async fn every_line_is_json_and_says_nothing_about_anybody(backend: Backend) {
     assert!(bot.line.requests() > 10, "the Messaging API was asked");
 
     // The same with a store that answers nonsense at once, naming what it was asked.
-    let page = Broken::start(Fault::Status(500, format!("planted error about {USER}"))).await;
+    let page = HttpStub::always(Fault::Status(500, format!("planted error about {USER}")));
     for (name, value) in &mut bot.store {
         if ["UPSTASH_REDIS_REST_URL", "AWS_ENDPOINT_URL_DYNAMODB"].contains(name) {
             *value = page.url();

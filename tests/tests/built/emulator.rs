@@ -29,10 +29,7 @@ impl Store {
     async fn start(backend: Backend) -> Store {
         let environment = Environment::start(backend).await;
         let direct = environment.store();
-        let address = match backend {
-            Backend::Upstash => "UPSTASH_REDIS_REST_URL",
-            _ => "AWS_ENDPOINT_URL_DYNAMODB",
-        };
+        let address = backend.address_variable();
         let proxy = Proxy::start(&environment.lookup(address).unwrap()).await;
         // No store call gives up by itself: what ends an invocation here is its deadline, or its death.
         let changed = [(address, proxy.url()), ("STORE_TIMEOUT_MS", "600000".to_owned())];

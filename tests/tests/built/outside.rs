@@ -158,6 +158,9 @@ fn every_archive_has_its_readme_its_changelog_and_its_licence() {
     }
     names.sort_unstable();
     let version = env!("CARGO_PKG_VERSION");
-    let libraries = ["bus", "calendar", "config", "http", "ledger", "line", "store", "telemetry", "weather"];
-    assert_eq!(names, libraries.map(|name| format!("onetap-{name}-{version}")));
+    let libraries =
+        ["bus", "calendar", "config", "http", "idem", "ledger", "line", "store", "telemetry", "weather"];
+    let mut expected = libraries.map(|name| format!("onetap-{name}-{version}")).to_vec();
+    expected.insert(0, format!("onetap-{version}"));
+    assert_eq!(names, expected);
 }

@@ -34,7 +34,7 @@ fn every_test_that_guards_a_promise_exists() {
     for path in all(".rs") {
         names_of_tests(&fs::read_to_string(path).unwrap(), &mut tests);
     }
-    for page in ["docs/guarantees.md", "shared/store/docs/coming-from-powertools.md"] {
+    for page in ["docs/guarantees.md", "shared/onetap/docs/coming-from-powertools.md"] {
         let text = fs::read_to_string(root().join(page)).unwrap();
         // A page names no test before its first column of them.
         let (_, text) = text.split_once("| shown by |").unwrap();

@@ -9,9 +9,10 @@ use http::Method;
 use onetap_bus::Job;
 use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
+use onetap_store::testing::TestStore;
 use onetap_store::{Batch, Expect, Key, Store, Ttl};
 use onetap_tests::recording::{
-    Recording, Touched, forecast_keys, is_log_of_a_user, keys_of_a_user, names_of_an_event,
+    Touched, forecast_keys, is_log_of_a_user, keys_of_a_user, names_of_an_event, peek, recording, touched,
 };
 use onetap_tests::stage::{self, planted};
 use serde_json::{Value, json};
@@ -91,20 +92,20 @@ const OTHERS: [&str; 12] = [
     "user::last_transaction",
 ];
 
-async fn with_others() -> Arc<Recording> {
-    let store = Recording::memory();
+async fn with_others() -> Arc<TestStore> {
+    let store = recording();
     for key in OTHERS {
         let put = Batch::new().put(&Key::new(key).unwrap(), Expect::Absent, "of somebody else", Ttl::Forever);
         let _ = store.commit(&put).await.unwrap();
     }
-    store.take();
+    store.requests();
     store
 }
 
-async fn others_are_untouched(store: &Recording, touched: &Touched, what: &str) {
+async fn others_are_untouched(store: &TestStore, touched: &Touched, what: &str) {
     for key in OTHERS {
         assert!(!touched.keys.contains(key), "{what:?} reached {key}");
-        assert_eq!(store.peek(key).await.as_deref(), Some("of somebody else"), "{what:?} changed {key}");
+        assert_eq!(peek(store, key).await.as_deref(), Some("of somebody else"), "{what:?} changed {key}");
     }
 }
 
@@ -152,11 +153,11 @@ fn event(deed: &Value, n: usize, source: Value, id: &str) -> Value {
 }
 
 /// Delivers the event to a bot of its own, and returns what it touched.
-async fn touched_by(store: &Arc<Recording>, line: &MessagingApi, event: Value) -> Touched {
+async fn touched_by(store: &Arc<TestStore>, line: &MessagingApi, event: Value) -> Touched {
     let webhook = stage::webhook(store.clone(), &onetap_http::Client::new(), &line.url());
     let status = stage::deliver(&webhook, json!({ "events": [event] }).to_string().as_bytes()).await;
     assert!(matches!(status.as_u16(), 200 | 500), "{status}");
-    store.take()
+    touched(store)
 }
 
 fn line() -> MessagingApi {
@@ -241,7 +242,7 @@ async fn a_user_id_in_a_path_is_plain_or_refused() {
                 assert!(!is_plain, "HTTP itself has no such path");
                 continue;
             };
-            let touched = store.take();
+            let touched = touched(&store);
             if is_plain {
                 let own = |key: &String| keys_of_a_user(&id).contains(key) || is_hashed(key);
                 assert!(touched.keys.iter().all(own), "{id:?}: {touched:?}");
@@ -278,7 +279,7 @@ async fn an_idempotency_key_is_hashed_together_with_whose_it_is() {
             let Some(answer) = stage::ask(&edit, method, path, header, body.as_bytes()).await else {
                 continue;
             };
-            let touched = store.take();
+            let touched = touched(&store);
             others_are_untouched(&store, &touched, &key).await;
             if answer.status().as_u16() == 400 {
                 assert!(touched.is_empty(), "{key:?}: {touched:?}");
@@ -315,7 +316,7 @@ async fn a_job_a_domain_or_a_stage_that_is_no_name_is_refused_without_a_trace() 
             [(name.as_str(), "scan", "vision", 11), (&job, &name, "vision", 12), (&job, "scan", &name, 5)]
         {
             let failed = stage::consume(&consumer, &[&job_event(id, domain, stage, seq)]).await;
-            let touched = store.take();
+            let touched = touched(&store);
             if failed.is_empty() {
                 assert_eq!(touched, names_of_an_event(domain, id, stage, seq), "{name:?}");
             } else {
@@ -379,7 +380,7 @@ async fn a_message_group_is_in_no_name_at_all() {
         event.records.push(message);
         let answer = consumer.handle(event, Instant::now() + Duration::from_secs(30)).await;
         assert!(answer.batch_item_failures.is_empty());
-        let touched = store.take();
+        let touched = touched(&store);
         assert_eq!(touched, names_of_an_event("scan", "job-1", "vision", 10), "{group:?}");
     }
 }
@@ -400,7 +401,7 @@ async fn a_stream_is_of_the_job_that_its_token_names_or_of_none() {
             (format!("/jobs/job-1/events?domain=scan&token={token}"), Some(name.as_bytes())),
         ] {
             let Some((status, _, _)) = stage::follow(&gateway, &target, header).await else { continue };
-            let touched = store.take();
+            let touched = touched(&store);
             others_are_untouched(&store, &touched, &name).await;
             match status.as_u16() {
                 200 | 204 => {
@@ -422,7 +423,7 @@ async fn a_stream_is_of_the_job_that_its_token_names_or_of_none() {
 
 #[tokio::test]
 async fn a_token_opens_the_one_job_that_it_was_made_for() {
-    let store = Recording::memory();
+    let store = recording();
     let gateway = stage::gateway(store.clone());
     let ids = ["a", "a:1", "1", ":", "a:", ":a", "a:b", "b", "a.b", "scan:a"];
     let jobs: Vec<(&str, &str)> = ids.iter().flat_map(|id| [("scan", *id), ("a", *id), ("b", *id)]).collect();

@@ -3,8 +3,8 @@
 use http::{HeaderMap, Method, StatusCode};
 use onetap_bus::{Event, Job, MAX_EVENT_BYTES, Stages};
 use onetap_store::Store;
-use onetap_store::testing::{Fault, Faulty};
-use onetap_tests::recording::Recording;
+use onetap_store::testing::{Fault, TestStore};
+use onetap_tests::recording::{recording, touched};
 use onetap_tests::stage::{self, planted};
 
 const PLACE: &str = "/users/U1/last-transaction";
@@ -37,9 +37,9 @@ fn says_what_it_should(headers: &HeaderMap, what: &str) {
 
 #[tokio::test]
 async fn every_answer_of_the_edit_function_is_neither_sniffed_nor_stored_and_tells_nothing_of_its_server() {
-    let store = Recording::memory();
+    let store = recording();
     let edit = stage::edit(store.clone());
-    let broken = stage::edit(Faulty::new(store, |_| Fault::NotSent));
+    let broken = stage::edit(TestStore::faulty(store, |_| Fault::NotSent));
     let key: &[(&str, &[u8])] = &[("idempotency-key", b"tap-1")];
     let mut seen = Vec::new();
     for (function, method, path, headers, body) in [
@@ -82,11 +82,11 @@ async fn every_answer_of_the_edit_function_is_neither_sniffed_nor_stored_and_tel
 
 #[tokio::test]
 async fn every_answer_of_the_gateway_is_neither_sniffed_nor_stored_and_tells_nothing_of_its_server() {
-    let store = Recording::memory();
+    let store = recording();
     let event = r#"{"job_id":"job-1","domain":"scan","stage":"done","seq":51,"data":{},"timestamp":"2025-11-03T08:15:30Z"}"#;
     assert_eq!(stage::consume(&stage::consumer(store.clone()), &[event]).await, Vec::<usize>::new());
     let gateway = stage::gateway(store.clone());
-    let broken = stage::gateway(Faulty::new(store, |_| Fault::NotSent));
+    let broken = stage::gateway(TestStore::faulty(store, |_| Fault::NotSent));
     let token = |id: &str| stage::job_token(&Job::new("scan", id).unwrap());
     let (one, two) = (token("job-1"), token("job-2"));
     for (gateway, target, status) in [
@@ -117,7 +117,7 @@ fn nonsense(length: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_body_over_its_limit_is_turned_away_before_it_is_looked_at() {
-    let store = Recording::memory();
+    let store = recording();
     let webhook = stage::webhook(store.clone(), &onetap_http::Client::new(), "http://127.0.0.1:9");
     for (length, unsigned, signed) in [(1 << 20, 401, 400), ((1 << 20) + 1, 413, 413)] {
         let body = nonsense(length);
@@ -140,7 +140,7 @@ async fn a_body_over_its_limit_is_turned_away_before_it_is_looked_at() {
     assert_eq!(problem(MAX_EVENT_BYTES + 1), "the event is over 128 KiB");
     let bodies = [nonsense(MAX_EVENT_BYTES + 1)].map(|body| String::from_utf8(body).unwrap());
     assert_eq!(stage::consume(&stage::consumer(store.clone()), &[&bodies[0]]).await, [0]);
-    let touched = store.take();
+    let touched = touched(&store);
     assert!(touched.is_empty(), "{touched:?}");
     assert!(store.max_value() > MAX_EVENT_BYTES);
 }

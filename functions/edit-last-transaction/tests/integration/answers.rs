@@ -8,7 +8,7 @@ use std::time::Duration;
 use edit_last_transaction::{Config, MAX_BODY, OPENAPI};
 use http::Request;
 use onetap_config::Secret;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use serde_json::json;
 use support::{Api, BROKEN, CHANGED, DINNER, LUNCH, MISSING, TOKEN, config, memory};
 
@@ -100,7 +100,7 @@ async fn what_cannot_be_read_or_written_is_503_each_with_its_message() {
     const UNREADABLE: &str = "系統暫時無法讀取交易記錄，請稍後再試";
     const UNWRITABLE: &str = "系統暫時無法儲存變更，請稍後再試";
     let api = with_lunch().await;
-    let through = |faults| api.through(Faulty::first(Arc::clone(&api.store), faults));
+    let through = |faults| api.through(TestStore::first(Arc::clone(&api.store), faults));
     for fault in [Fault::NotSent, Fault::ReplyLost] {
         through(vec![fault.clone()]).get().await.fails(503, UNREADABLE);
         through(vec![fault.clone()]).patch(r#"{"品項":"晚餐"}"#).await.fails(503, UNREADABLE);

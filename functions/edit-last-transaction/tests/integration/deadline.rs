@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::Request;
 use lambda_http::{Context, RequestExt};
 use onetap_store::Store;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use support::{Api, LUNCH, Reply, TOKEN, memory};
 use tokio::time::{Instant, sleep};
 
@@ -42,7 +42,7 @@ async fn an_edit_that_keeps_losing_is_503_before_the_invocation_ends() {
     let api = Api::new(memory());
     api.put(LUNCH).await;
     // Every call takes as long as the store's time limit allows, and meanwhile somebody else changes the entry.
-    let slow = Faulty::new(Arc::clone(&api.store), |_| Fault::SentLate(Duration::from_millis(500)));
+    let slow = TestStore::faulty(Arc::clone(&api.store), |_| Fault::SentLate(Duration::from_millis(500)));
     let slow = api.through(slow);
     let rival = async {
         for n in 0.. {
@@ -72,7 +72,7 @@ async fn a_store_slower_than_the_invocation_is_503_before_it_ends() {
     let edit = r#"{"品項":"工作午餐"}"#;
     let late = |call: usize| {
         let faults = move |n| if n < call { Fault::Pass } else { Fault::SentLate(INVOCATION * 2) };
-        api.through(Faulty::new(Arc::clone(&api.store), faults))
+        api.through(TestStore::faulty(Arc::clone(&api.store), faults))
     };
     // The first call reads, where there is something to read; the next one writes.
     let table = [
@@ -104,7 +104,7 @@ async fn a_store_slower_than_the_invocation_is_503_before_it_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_comes_too_late_asks_the_store_for_nothing() {
     let api = Api::new(memory());
-    let counting = Faulty::counting(Arc::clone(&api.store));
+    let counting = TestStore::counting(Arc::clone(&api.store));
     let counted = api.through(Arc::clone(&counting) as Arc<dyn Store>);
     let mut context = Context::default();
     context.deadline =

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::Request;
 use lambda_http::{Context, RequestExt};
-use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::testing::{Fault, Gate, TestStore};
 use support::{Api, LUNCH, MISSING, TOKEN, config, memory};
 use tokio::time::Instant;
 
@@ -63,10 +63,10 @@ async fn a_condition_belongs_to_what_a_key_is_tied_to() {
 async fn a_store_that_is_down_at_the_claim_is_503_and_nothing_is_written() {
     let api = Api::new(memory());
     api.put(LUNCH).await;
-    let down = api.through(Faulty::first(Arc::clone(&api.store), vec![Fault::NotSent]));
+    let down = api.through(TestStore::first(Arc::clone(&api.store), vec![Fault::NotSent]));
     let key = [("idempotency-key", "k")];
     down.ask("PATCH", &key, EDIT).await.fails(503, "系統暫時無法儲存變更，請稍後再試");
-    let down = api.through(Faulty::first(Arc::clone(&api.store), vec![Fault::Pass, Fault::NotSent]));
+    let down = api.through(TestStore::first(Arc::clone(&api.store), vec![Fault::Pass, Fault::NotSent]));
     down.ask("PATCH", &key, EDIT).await.fails(503, "系統暫時無法讀取交易記錄，請稍後再試");
     assert_eq!(api.stored().await.as_deref(), Some(LUNCH));
     assert_eq!(api.ask("PATCH", &key, EDIT).await.status, 200);
@@ -81,7 +81,7 @@ async fn waiting_ends_before_lambda_ends_the_invocation() {
     let key = [("idempotency-key", "k")];
     let gate = Gate::new();
     let faults = vec![Fault::Pass, Fault::HeldBefore(gate.clone())];
-    let held = api.through(Faulty::first(Arc::clone(&api.store), faults));
+    let held = api.through(TestStore::first(Arc::clone(&api.store), faults));
     // No limit but the deadline.
     let mut patient = config();
     patient.idem = patient.idem.wait_timeout(Duration::ZERO);

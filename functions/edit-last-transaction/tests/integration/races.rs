@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use edit_last_transaction::Config;
 use futures_util::future::join_all;
-use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::testing::{Fault, Gate, TestStore};
 use onetap_store::{Batch, Store};
 use support::{Api, BROKEN, CHANGED, DINNER, LUNCH, Reply, config};
 use tokio::time::sleep;
@@ -24,7 +24,7 @@ async fn between<F: Future<Output = ()>>(
     let gate = Gate::new();
     let faults = vec![Fault::Pass, Fault::HeldBefore(gate.clone())];
     let editing =
-        Api { user: api.user.clone(), ..Api::with(Faulty::first(Arc::clone(&api.store), faults), config) };
+        Api { user: api.user.clone(), ..Api::with(TestStore::first(Arc::clone(&api.store), faults), config) };
     let race = async {
         gate.reached().await;
         meanwhile().await;
@@ -84,7 +84,7 @@ async fn an_edit_whose_reply_is_lost_is_200(store: Arc<dyn Store>) {
     api.put(LUNCH).await;
     for headers in [vec![], vec![("if-match", api.get().await.etag())]] {
         let faults = vec![Fault::Pass, Fault::ReplyLost];
-        let lossy = api.through(Faulty::first(Arc::clone(&api.store), faults));
+        let lossy = api.through(TestStore::first(Arc::clone(&api.store), faults));
         assert_eq!(lossy.ask("PATCH", &headers, EDIT).await.status, 200);
         assert_eq!(api.stored().await.unwrap(), LUNCH.replace("午餐", "工作午餐"));
         // And sent again by a caller who never heard.
@@ -101,7 +101,7 @@ async fn the_same_edit_twice_with_one_key_is_one_write_and_one_answer(store: Arc
     assert_eq!((first.status, first.header("idempotency-replayed")), (200, None));
     // What came in between is not undone.
     api.patch(r#"{"品項":"宵夜"}"#).await;
-    let counted = Faulty::counting(Arc::clone(&api.store));
+    let counted = TestStore::counting(Arc::clone(&api.store));
     let second = api.through(counted.clone()).ask("PATCH", &key, EDIT).await;
     assert_eq!((second.status, second.header("idempotency-replayed")), (200, Some("true")));
     assert_eq!((&second.body, second.etag(), counted.calls()), (&first.body, first.etag(), 1));
@@ -134,7 +134,7 @@ async fn an_edit_with_a_key_whose_reply_is_lost_is_200(store: Arc<dyn Store>) {
     // The claim's reply, the read's, the commit's: each of them.
     let lost = [vec![Fault::ReplyLost], vec![Fault::Pass, Fault::Pass, Fault::ReplyLost]];
     for faults in lost {
-        let lossy = api.through(Faulty::first(Arc::clone(&api.store), faults));
+        let lossy = api.through(TestStore::first(Arc::clone(&api.store), faults));
         let reply = lossy.ask("PATCH", &key, EDIT).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         assert_eq!(api.stored().await.unwrap(), LUNCH.replace("午餐", "工作午餐"));
@@ -147,7 +147,7 @@ async fn an_edit_with_a_key_that_loses_the_race_reapplies(store: Arc<dyn Store>)
     let gate = Gate::new();
     // The claim, the read, and the commit, which is held.
     let faults = vec![Fault::Pass, Fault::Pass, Fault::HeldBefore(gate.clone())];
-    let editing = api.through(Faulty::first(Arc::clone(&api.store), faults.clone()));
+    let editing = api.through(TestStore::first(Arc::clone(&api.store), faults.clone()));
     let winner = LUNCH.replace("飲食", "教育");
     let race = async {
         gate.reached().await;
@@ -157,7 +157,7 @@ async fn an_edit_with_a_key_that_loses_the_race_reapplies(store: Arc<dyn Store>)
     let (reply, ()) = tokio::join!(editing.ask("PATCH", &[("idempotency-key", "tap-4")], EDIT), race);
     assert_eq!((reply.status, api.stored().await.unwrap()), (200, winner.replace("午餐", "工作午餐")));
     // Another transaction is a conflict here too, which is not kept: the next try is a new one.
-    let editing = api.through(Faulty::first(Arc::clone(&api.store), faults));
+    let editing = api.through(TestStore::first(Arc::clone(&api.store), faults));
     let race = async {
         gate.reached().await;
         api.plant(DINNER).await;
@@ -195,7 +195,7 @@ async fn round_trips_are_as_few_as_promised(store: Arc<dyn Store>) {
     let api = Api::new(store);
     let costs =
         |method: &'static str, headers: &'static [(&'static str, &'static str)], body: &'static str| {
-            let counted = Faulty::counting(Arc::clone(&api.store));
+            let counted = TestStore::counting(Arc::clone(&api.store));
             let api = api.through(counted.clone());
             async move {
                 let reply = api.ask(method, headers, body).await;
@@ -218,12 +218,12 @@ async fn round_trips_are_as_few_as_promised(store: Arc<dyn Store>) {
     assert_eq!(costs("DELETE", &[], "").await, 2);
     // A PUT begins with the write; the refusal brings the months that there are.
     assert_eq!(costs("PUT", &[("idempotency-key", "k")], LUNCH).await, 3);
-    let counted = Faulty::counting(Arc::clone(&api.store));
+    let counted = TestStore::counting(Arc::clone(&api.store));
     assert_eq!(api.through(counted.clone()).transactions("?month=2025-11", &[]).await.json()["count"], 1);
     assert_eq!(counted.calls(), 1, "a month");
     // Each lost race is one more.
     let gate = Gate::new();
-    let faulty = Faulty::first(Arc::clone(&api.store), vec![Fault::Pass, Fault::HeldBefore(gate.clone())]);
+    let faulty = TestStore::first(Arc::clone(&api.store), vec![Fault::Pass, Fault::HeldBefore(gate.clone())]);
     let editing = api.through(faulty.clone());
     let race = async {
         gate.reached().await;
@@ -239,8 +239,10 @@ async fn what_is_running_elsewhere_is_409_after_the_wait(store: Arc<dyn Store>) 
     api.put(LUNCH).await;
     let key = [("idempotency-key", "tap-6")];
     let gate = Gate::new();
-    let held = api
-        .through(Faulty::first(Arc::clone(&api.store), vec![Fault::Pass, Fault::HeldBefore(gate.clone())]));
+    let held = api.through(TestStore::first(
+        Arc::clone(&api.store),
+        vec![Fault::Pass, Fault::HeldBefore(gate.clone())],
+    ));
     let mut impatient = config();
     impatient.idem = impatient.idem.wait_timeout(Duration::from_millis(100));
     let other = Api { user: api.user.clone(), ..Api::with(Arc::clone(&api.store), impatient) };

@@ -6,7 +6,7 @@ use crate::support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::testing::{Fault, Gate, TestStore};
 use serde_json::json;
 use support::{Api, CHANGED, LUNCH, MISSING, memory};
 use tokio::time::advance;
@@ -34,7 +34,7 @@ async fn optimistic_lock_concurrency_conflict() {
     api.plant(original).await;
     let gate = Gate::new();
     let faults = vec![Fault::Pass, Fault::HeldBefore(gate.clone())];
-    let editing = api.through(Faulty::first(Arc::clone(&api.store), faults));
+    let editing = api.through(TestStore::first(Arc::clone(&api.store), faults));
     let race = async {
         gate.reached().await;
         api.plant(new).await;
@@ -79,7 +79,7 @@ async fn a_transaction_that_expires_during_the_edit_is_reported() {
     api.put(LUNCH).await;
     let gate = Gate::new();
     let faults = vec![Fault::Pass, Fault::HeldBefore(gate.clone())];
-    let editing = api.through(Faulty::first(Arc::clone(&api.store), faults));
+    let editing = api.through(TestStore::first(Arc::clone(&api.store), faults));
     let expiry = async {
         gate.reached().await;
         advance(Duration::from_secs(3600)).await;
@@ -106,7 +106,7 @@ async fn missing_broken_and_unreachable_are_three_answers() {
     api.patch(edit).await.fails(404, MISSING);
     api.plant("{\"品項\": ").await;
     api.patch(edit).await.fails(500, "資料格式錯誤，請重新記帳");
-    let down = api.through(Faulty::new(Arc::clone(&api.store), |_| Fault::NotSent));
+    let down = api.through(TestStore::faulty(Arc::clone(&api.store), |_| Fault::NotSent));
     down.patch(edit).await.fails(503, "系統暫時無法讀取交易記錄，請稍後再試");
     down.put(LUNCH).await.fails(503, "系統暫時無法儲存變更，請稍後再試");
 }

@@ -9,7 +9,7 @@ use edit_last_transaction::{LambdaAnswer, MAX_ANSWER_BYTES};
 use http::Request;
 use lambda_http::{Body, Context, IntoResponse, RequestExt};
 use onetap_ledger::{Moment, Month};
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use onetap_store::{Batch, Commit, Store};
 use onetap_telemetry::Recorder;
 use serde_json::json;
@@ -68,7 +68,7 @@ async fn a_replay_adds_no_record(store: Arc<dyn Store>) {
 async fn an_edit_of_the_date_moves_the_entry_in_one_commit(store: Arc<dyn Store>) {
     let api = Api::new(store);
     api.put(LUNCH).await;
-    let counting = Faulty::counting(Arc::clone(&api.store));
+    let counting = TestStore::counting(Arc::clone(&api.store));
     let counted = api.through(Arc::clone(&counting) as Arc<dyn Store>);
     assert_eq!(counted.patch(r#"{"日期":"2024-02-29"}"#).await.status, 200);
     assert_eq!(counting.calls(), 2, "one read, one commit");
@@ -227,10 +227,10 @@ async fn a_store_that_is_down_is_503_on_every_page() {
     api.append("2025-11", &records).await;
     let lost = |passing: usize| [vec![Fault::Pass; passing], vec![Fault::ReplyLost]].concat();
     for faults in [vec![Fault::NotSent], lost(0), lost(1), lost(2)] {
-        let down = api.through(Faulty::first(Arc::clone(&api.store), faults));
+        let down = api.through(TestStore::first(Arc::clone(&api.store), faults));
         down.transactions(NOVEMBER, &[]).await.fails(503, UNREADABLE);
     }
-    let counting = Faulty::counting(Arc::clone(&api.store));
+    let counting = TestStore::counting(Arc::clone(&api.store));
     api.through(Arc::clone(&counting) as Arc<dyn Store>).transactions(NOVEMBER, &[]).await;
     assert_eq!(counting.calls(), 3, "two pages of 1000, and whether the log was cleared between them");
 }
@@ -249,7 +249,7 @@ async fn the_answer_comes_before_the_invocation_ends() {
     // Longer than the machine can be busy between reading the system's clock here and in the function.
     const INVOCATION: Duration = Duration::from_secs(60);
     let api = Api::new(memory());
-    let slow = Faulty::new(Arc::clone(&api.store), |_| Fault::AnsweredLate(INVOCATION * 2));
+    let slow = TestStore::faulty(Arc::clone(&api.store), |_| Fault::AnsweredLate(INVOCATION * 2));
     for (left, calls) in [(INVOCATION, 1), (Duration::ZERO, 1)] {
         let mut context = Context::default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

@@ -8,10 +8,11 @@ use std::time::Duration;
 use edit_last_transaction::{Answer, Config, EditLastTransaction, OPENAPI};
 use http::Request;
 use onetap_config::Secret;
+use onetap_idem as idem;
 #[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
 use onetap_store::lease::unique_token;
-use onetap_store::{Batch, Expect, Keep, Key, Log, Memory, Store, idem, read_to_end};
+use onetap_store::{Batch, Expect, Keep, Key, Log, Memory, Store, read_to_end};
 use serde_json::Value;
 
 pub const TOKEN: &str = "test-token";

@@ -8,8 +8,8 @@ use client::{Client, GRACE, Told};
 use http::{Method, Request, StatusCode};
 use job_events::{Config, JobEvents};
 use onetap_bus::{Bus, Event, Stages};
-use onetap_servers::Broken;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_servers::HttpStub;
+use onetap_store::testing::{Fault, TestStore};
 use onetap_store::{Batch, Commit, Expect, open};
 use support::{World, on_every_backend};
 use tokio::time::Instant;
@@ -314,7 +314,7 @@ async fn a_read_that_takes_longer_than_the_keep_alive_is_not_begun_again() {
     let world = World::memory().await;
     publish(&world, &whole_job(&world)[..1]).await;
     let keepalive = Duration::from_secs(1);
-    let slow = Faulty::new(world.store.clone(), |_| Fault::AnsweredLate(Duration::from_secs(5)));
+    let slow = TestStore::faulty(world.store.clone(), |_| Fault::AnsweredLate(Duration::from_secs(5)));
     let config = Config { keepalive, ..client::config() };
     let mut stream = Client::new(JobEvents::new(slow.clone(), config), world.job("a")).open("").await;
     assert!(stream.event().await.is_some());
@@ -367,7 +367,7 @@ async fn a_client_that_comes_back_within_the_grace_is_told_what_was_overtaken() 
 #[tokio::test(start_paused = true)]
 async fn a_client_of_a_store_that_cannot_be_read_is_asked_to_come_back() {
     let world = World::memory().await;
-    let down = Faulty::new(world.store.clone(), |_| Fault::NotSent);
+    let down = TestStore::faulty(world.store.clone(), |_| Fault::NotSent);
     let broken = Client::new(JobEvents::new(down, client::config()), world.job("a"));
     let mut pauses = std::collections::BTreeSet::new();
     for _ in 0..20 {
@@ -391,7 +391,7 @@ async fn a_client_of_a_store_that_will_not_be_read_is_not_asked_to_come_back() {
     let log = onetap_store::Key::new(world.log("a").as_str()).unwrap();
     let value = Batch::new().put(&log, Expect::Absent, "no log", Duration::from_secs(3600));
     assert!(matches!(world.store.commit(&value).await, Ok(Commit::Applied(_))));
-    let refusing = Broken::start(onetap_servers::Fault::Status(401, String::new())).await;
+    let refusing = HttpStub::always(onetap_servers::Fault::Status(401, String::new()));
     let lookup = |name: &str| match name {
         "STORE" => Some("upstash".to_owned()),
         "UPSTASH_REDIS_REST_URL" => Some(refusing.url()),
@@ -417,7 +417,7 @@ async fn a_store_that_fails_in_the_middle_ends_the_stream_and_nothing_is_lost_or
     let world = World::memory().await;
     let events = whole_job(&world);
     publish(&world, &events[..1]).await;
-    let failing = Faulty::first(world.store.clone(), vec![Fault::Pass, Fault::NotSent]);
+    let failing = TestStore::first(world.store.clone(), vec![Fault::Pass, Fault::NotSent]);
     let mut stream = Client::new(JobEvents::new(failing, client::config()), world.job("a")).open("").await;
     let first = stream.event().await.unwrap();
     publish(&world, &events[1..]).await;

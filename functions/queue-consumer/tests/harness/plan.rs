@@ -82,7 +82,7 @@ impl Plan {
             let json = |text: &String| serde_json::from_str::<serde_json::Value>(text).unwrap();
             assert_eq!(state.as_ref().map(json), events.values().next_back().map(json), "state of job {n}");
         }
-        if world.config.shard_streams {
+        if world.has_shard_streams() {
             let mut streams: HashMap<u64, Vec<Record>> = HashMap::new();
             for shard in 0..world.config.shard_count {
                 let log = Log::new(format!("{}:events:{shard}", world.domain)).unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use onetap_servers::HttpFunction;
+use onetap_servers::HttpStub;
 use serde_json::{Value, json};
 
 use super::moto::Moto;
@@ -43,7 +43,7 @@ impl Refusing {
     pub fn start(moto: Arc<Moto>, refuse: Refuse) -> Refusing {
         let state = Arc::new(State { moto, refuse, refused: Mutex::default() });
         let served = state.clone();
-        let server = HttpFunction::start(move |request| answer(served.clone(), request));
+        let server = HttpStub::serving(move |request| answer(served.clone(), request));
         Refusing { url: server.url(), state, _server: Box::new(server) }
     }
 

@@ -2,53 +2,35 @@
 
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
 use futures_util::StreamExt;
-use onetap_store::{Batch, Commit, Error, Store, Write, forward};
+use onetap_store::testing::{Answer, TestStore};
+use onetap_store::{Commit, Store, Write};
 use tokio::task::JoinHandle;
 
 use crate::support::World;
 
-/// A store that remembers what was published in it: how one hears every single publish in memory.
-#[derive(Debug)]
-pub struct Witness {
-    store: Arc<dyn Store>,
-    published: Mutex<Vec<String>>,
-}
-
-impl Witness {
-    pub fn new(store: Arc<dyn Store>) -> Arc<Witness> {
-        Arc::new(Witness { store, published: Mutex::default() })
-    }
-
-    pub fn published(&self) -> Vec<String> {
-        self.published.lock().unwrap().clone()
-    }
-
-    fn saw(&self, batch: &Batch, answer: &Result<Commit, Error>) {
-        for write in batch.writes() {
-            if let (Write::Publish { text, .. }, Ok(Commit::Applied(_))) = (write, answer) {
-                self.published.lock().unwrap().push(text.clone());
+/// `store`, and what is published in it: how one hears every single publish in memory.
+pub fn witnessed(store: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<Mutex<Vec<String>>>) {
+    let published = Arc::new(Mutex::new(Vec::new()));
+    let heard = published.clone();
+    let store = TestStore::scripted(store, move |call| {
+        let heard = heard.clone();
+        async move {
+            let answer = call.send().await;
+            let Answer::Commits(commits) = &answer else { return answer };
+            for (batch, commit) in call.batches().iter().zip(commits) {
+                let texts = batch.writes().iter().filter_map(|write| match write {
+                    Write::Publish { text, .. } => Some(text.clone()),
+                    _ => None,
+                });
+                if let Ok(Commit::Applied(_)) = commit {
+                    heard.lock().unwrap().extend(texts);
+                }
             }
+            answer
         }
-    }
-}
-
-#[async_trait]
-impl Store for Witness {
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        let answer = self.store.commit(batch).await;
-        self.saw(batch, &answer);
-        answer
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        let answers = self.store.commit_each(batches).await;
-        batches.iter().zip(&answers).for_each(|(batch, answer)| self.saw(batch, answer));
-        answers
-    }
-
-    forward!(store: get_all, read, watch, connect, max_value);
+    });
+    (store, published)
 }
 
 /// A subscriber of another program's, to every channel of a domain.

@@ -5,14 +5,13 @@ use crate::{harness, support};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use harness::plan::malformed;
 use harness::{batch, failed, later, received};
 use onetap_bus::{Bus, Event, Published, Stages};
 use onetap_servers::{Proxy, dynamo};
 use onetap_sqs::{Queue, SqsEvent, poll};
-use onetap_store::testing::{Fault, Faulty};
-use onetap_store::{Batch, Commit, Error, Store, Write, forward};
+use onetap_store::testing::{Answer, Fault, TestStore};
+use onetap_store::{Batch, Error, Store, Write};
 use queue_consumer::{Config, QueueConsumer};
 use support::{World, event_text, on_every_backend};
 use tokio::time::Instant;
@@ -35,39 +34,21 @@ fn bodies(world: &World, seqs: impl IntoIterator<Item = u64>) -> Vec<String> {
 }
 
 /// A store in which one word is fatal, as a bug would be that only some event finds, and another one gets no answer.
-#[derive(Debug)]
-struct Brittle(Arc<dyn Store>);
-
-impl Brittle {
-    fn look(batches: &[Batch]) {
-        assert!(!batches.iter().any(|batch| Brittle::appends(batch, "fatal")), "a bug, on purpose");
-    }
-
-    fn appends(batch: &Batch, word: &str) -> bool {
+fn brittle(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let appends = |batch: &Batch, word: &str| {
         let has_word = |write: &Write| matches!(write, Write::Append { text, .. } if text.contains(word));
         batch.writes().iter().any(has_word)
-    }
-}
-
-#[async_trait]
-impl Store for Brittle {
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        Brittle::look(std::slice::from_ref(batch));
-        self.0.commit(batch).await
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        Brittle::look(batches);
-        let mut answers = self.0.commit_each(batches).await;
-        for (batch, answer) in batches.iter().zip(&mut answers) {
-            if Brittle::appends(batch, "unanswered") {
-                *answer = Err(Error::unknown("on purpose"));
-            }
+    };
+    TestStore::scripted(store, move |call| async move {
+        assert!(!call.batches().iter().any(|batch| appends(batch, "fatal")), "a bug, on purpose");
+        let mut answer = call.send().await;
+        if let Answer::Commits(commits) = &mut answer {
+            let unanswered =
+                call.batches().iter().zip(commits).filter(|(batch, _)| appends(batch, "unanswered"));
+            unanswered.for_each(|(_, commit)| *commit = Err(Error::unknown("on purpose")));
         }
-        answers
-    }
-
-    forward!(0: get_all, read, watch, connect, max_value);
+        answer
+    })
 }
 
 async fn the_stages_are_those_of_the_configuration(world: World) {
@@ -81,7 +62,7 @@ async fn the_stages_are_those_of_the_configuration(world: World) {
 }
 
 async fn ten_with_one_malformed_and_one_panicking_are_eight_done_and_two_failed(world: World) {
-    let consumer = QueueConsumer::new(Arc::new(Brittle(world.store.clone())), world.config.clone());
+    let consumer = QueueConsumer::new(brittle(world.store.clone()), world.config.clone());
     let mut bodies = bodies(&world, 10..20);
     bodies[3] = "not json".to_owned();
     bodies[6] = event_text(&world.job("a"), "vision", 16, r#""fatal""#);
@@ -188,7 +169,7 @@ async fn an_event_is_a_read_and_a_transaction_on_dynamodb() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_down_fails_all_but_what_it_is_not_asked_about() {
     let world = World::memory().await;
-    let down = Faulty::new(world.store.clone(), |_| Fault::NotSent);
+    let down = TestStore::faulty(world.store.clone(), |_| Fault::NotSent);
     let consumer = QueueConsumer::new(down, world.config.clone());
     let batch = batch(bodies(&world, 10..13)).await;
     assert_eq!(failed(&batch, &consumer.handle(batch.clone(), later()).await), [0, 1, 2]);
@@ -198,7 +179,7 @@ async fn a_store_that_is_down_fails_all_but_what_it_is_not_asked_about() {
 async fn what_was_not_begun_in_time_comes_again() {
     let world = World::memory().await;
     // Each call takes a second, and a hundred events go in one.
-    let slow = Faulty::new(world.store.clone(), |_| Fault::AnsweredLate(Duration::from_secs(1)));
+    let slow = TestStore::faulty(world.store.clone(), |_| Fault::AnsweredLate(Duration::from_secs(1)));
     let consumer = QueueConsumer::new(slow.clone(), world.config.clone());
     let job = |n: u64| event_text(&world.job(&n.to_string()), "vision", 10, "{}");
     let batch = batch((0..350).map(job)).await;
@@ -252,7 +233,7 @@ async fn after_a_store_error_its_fifo_group_comes_again_and_another_group_does_n
         queue.send_to_group(group, &n.to_string(), body);
     }
     let batch = received(&queue).await;
-    let brittle = QueueConsumer::new(Arc::new(Brittle(world.store.clone())), world.config.clone());
+    let brittle = QueueConsumer::new(brittle(world.store.clone()), world.config.clone());
     let answer = brittle.handle(batch.clone(), later()).await;
     assert_eq!(failed(&batch, &answer), [1, 2, 4], "what follows it in its group comes after it");
     let answer = consumer(&world).handle(batch.clone(), later()).await;
@@ -274,7 +255,7 @@ async fn after_a_panic_its_fifo_group_waits_and_is_not_sent() {
         queue.send_to_group(group, &n.to_string(), body);
     }
     let batch = received(&queue).await;
-    let consumer = QueueConsumer::new(Arc::new(Brittle(world.store.clone())), world.config.clone());
+    let consumer = QueueConsumer::new(brittle(world.store.clone()), world.config.clone());
     let answer = consumer.handle(batch.clone(), later()).await;
     assert_eq!(failed(&batch, &answer), [1, 3]);
     assert_eq!(world.read(&world.log("a")).await.len(), 1);
@@ -296,7 +277,7 @@ async fn a_record_that_panics_at_its_third_delivery_fails_alone_and_a_store_erro
         queue.send_to_group(group, &n.to_string(), body);
     }
     let mut batch = received(&queue).await;
-    let consumer = QueueConsumer::new(Arc::new(Brittle(world.store.clone())), world.config.clone());
+    let consumer = QueueConsumer::new(brittle(world.store.clone()), world.config.clone());
     for (delivery, expected) in [(2, &[0, 1, 2, 3][..]), (3, &[0, 2, 3]), (99, &[0, 2, 3])] {
         for record in &mut batch.records {
             record.attributes.insert("ApproximateReceiveCount".to_owned(), delivery.to_string());
@@ -323,7 +304,8 @@ async fn a_fifo_group_that_failed_comes_again_in_order_and_ends_in_order() {
     for (n, body) in bodies(&world, 10..20).into_iter().enumerate() {
         queue.send_to_group("a", &n.to_string(), if n == 4 { "bad".to_owned() } else { body });
     }
-    let lossy = Faulty::new(world.store.clone(), |call| if call == 1 { Fault::NotSent } else { Fault::Pass });
+    let lossy =
+        TestStore::faulty(world.store.clone(), |call| if call == 1 { Fault::NotSent } else { Fault::Pass });
     let consumer = QueueConsumer::new(lossy, world.config.clone());
     tokio::select! {
         never = poll(&queue, async |event| Some(consumer.handle(event, later()).await)) => match never {},

@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use harness::plan::{Plan, pairs};
 use harness::subscriber::{follow, gateway};
-use harness::witness::{Subscriber, Witness};
+use harness::witness::{Subscriber, witnessed};
 use harness::worker::Worker;
 use harness::{Dice, consumed, later};
 use onetap_sqs::Queue;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use queue_consumer::QueueConsumer;
 use support::World;
 use tokio::time::sleep;
@@ -88,18 +88,18 @@ async fn processes_die(world: World, jobs: usize) {
 #[tokio::test(start_paused = true)]
 async fn every_event_has_one_effect_while_consumers_die_on_memory() {
     let mut world = World::memory().await;
-    let witness = Witness::new(world.store.clone());
-    world.store = witness.clone();
+    let (store, published) = witnessed(world.store);
+    world.store = store;
     let plan = Plan::new(&world, JOBS, &mut Dice::new(1));
     // A store that takes its time, before and after it has done it, so that there is a middle to die in.
-    let slow = Faulty::new(world.store.clone(), |call| {
+    let slow = TestStore::faulty(world.store.clone(), |call| {
         let time = Duration::from_millis(5 + call as u64 % 20);
         if call % 2 == 0 { Fault::SentLate(time) } else { Fault::AnsweredLate(time) }
     });
     let worker = || Worker::task(QueueConsumer::new(slow.clone(), world.config.clone()));
     let workers: Vec<Worker> = (0..4).map(|_| worker()).collect();
     run(&world, &plan, &workers, &queue()).await;
-    plan.assert_published(witness.published());
+    plan.assert_published(published.lock().unwrap().clone());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,7 @@ async fn every_event_has_one_effect_while_consumers_die_on_dynamodb_local() {
 async fn a_consumer_that_dies_before_it_hears_of_its_own_success_leaves_duplicates() {
     let world = World::memory().await;
     let held = onetap_store::testing::Gate::new();
-    let store = Faulty::first(world.store.clone(), vec![Fault::HeldAfter(held.clone())]);
+    let store = TestStore::first(world.store.clone(), vec![Fault::HeldAfter(held.clone())]);
     let consumer = Arc::new(QueueConsumer::new(store, world.config.clone()));
     let plan = Plan::new(&world, 1, &mut Dice::new(1));
     let batch = harness::batch(plan.events().cloned()).await;

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use harness::plan::Plan;
-use harness::witness::{Subscriber, Witness};
+use harness::witness::{Subscriber, witnessed};
 use harness::{Dice, consumed, later};
 use onetap_servers::{Fault as Broken, Proxy, TcpProxy};
 use onetap_sqs::{Queue, SqsEvent};
 use onetap_store::Store;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use queue_consumer::QueueConsumer;
 use support::World;
 use tokio::time::sleep;
@@ -63,10 +63,10 @@ async fn survives(world: &World, store: Arc<dyn Store>, break_it: impl Fn(), men
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_or_doubled_by_an_outage_on_memory() {
     let mut world = World::memory().await;
-    let witness = Witness::new(world.store.clone());
-    world.store = witness.clone();
+    let (store, published) = witnessed(world.store);
+    world.store = store;
     let down = Arc::new(AtomicBool::new(false));
-    let store = Faulty::new(world.store.clone(), {
+    let store = TestStore::faulty(world.store.clone(), {
         let down = down.clone();
         move |call| match (down.load(Ordering::SeqCst), call % 3) {
             (true, 0) => Fault::ReplyLost,
@@ -81,7 +81,7 @@ async fn nothing_is_lost_or_doubled_by_an_outage_on_memory() {
         || down.store(false, Ordering::SeqCst),
     )
     .await;
-    plan.assert_published(witness.published());
+    plan.assert_published(published.lock().unwrap().clone());
 }
 
 #[tokio::test(flavor = "multi_thread")]

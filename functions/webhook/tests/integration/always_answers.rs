@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use onetap_config::{Secret, Variables};
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
-use onetap_servers::{Broken, Fault, Proxy};
+use onetap_servers::{Fault, HttpStub, Proxy};
 use onetap_store::Store;
-use onetap_store::testing::{Fault as StoreFault, Faulty};
+use onetap_store::testing::{Fault as StoreFault, TestStore};
 use onetap_weather::Moment;
 use serde_json::{Value, json};
 use webhook::{Config, Times, Webhook};
@@ -49,21 +49,21 @@ struct Stage {
     provider: Proxy,
     fallback: Proxy,
     line: MessagingApi,
-    store: Arc<Faulty>,
+    store: Arc<TestStore>,
     webhook: Webhook,
-    _services: [Broken; 2],
+    _services: [HttpStub; 2],
 }
 
 impl Stage {
     async fn new() -> Stage {
-        Stage::on(Faulty::counting(memory()), &[]).await
+        Stage::on(TestStore::counting(memory()), &[]).await
     }
 
     /// On this store, with these variables in place of others; an empty one is as good as none.
-    async fn on(store: Arc<Faulty>, variables: &[(&str, &str)]) -> Stage {
+    async fn on(store: Arc<TestStore>, variables: &[(&str, &str)]) -> Stage {
         let services = [
-            Broken::start(Fault::Status(200, CWA.to_owned())).await,
-            Broken::start(Fault::Status(200, OPEN_METEO.to_owned())).await,
+            HttpStub::always(Fault::Status(200, CWA.to_owned())),
+            HttpStub::always(Fault::Status(200, OPEN_METEO.to_owned())),
         ];
         let provider = Proxy::start(&services[0].url()).await;
         let fallback = Proxy::start(&services[1].url()).await;
@@ -150,7 +150,7 @@ async fn a_provider_that_is_down_is_replaced_by_the_fallback() {
         stage.shows(FALLBACKS, [0, 0, 1]).await;
     }
     let unreachable = [("CWA_API_BASE_URL", "http://127.0.0.1:1")];
-    Stage::on(Faulty::counting(memory()), &unreachable).await.shows(FALLBACKS, [0, 1, 1]).await;
+    Stage::on(TestStore::counting(memory()), &unreachable).await.shows(FALLBACKS, [0, 1, 1]).await;
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn where_nothing_is_kept_either_the_user_is_asked_to_try_again() {
         stage.fallback.inject(Some(fault));
         stage.shows(BUSY, [1, 1, 1]).await;
     }
-    let alone = Stage::on(Faulty::counting(memory()), &[("WEATHER_FALLBACK_PROVIDER", "")]).await;
+    let alone = Stage::on(TestStore::counting(memory()), &[("WEATHER_FALLBACK_PROVIDER", "")]).await;
     alone.provider.inject(Some(status(500)));
     alone.shows(BUSY, [1, 0, 1]).await;
 }
@@ -310,7 +310,7 @@ async fn a_slow_reply_is_not_waited_for_and_not_sent_again() {
 #[tokio::test]
 async fn a_reply_for_which_line_cannot_be_reached_is_sent_by_the_redelivery() {
     let unreachable = [("LINE_API_BASE_URL", "http://127.0.0.1:1")];
-    let stage = Stage::on(Faulty::counting(memory()), &unreachable).await;
+    let stage = Stage::on(TestStore::counting(memory()), &unreachable).await;
     let event = text(&user(), "臺北市信義區");
     let (status, shown, calls) = stage.deliver(&event).await;
     assert_eq!((status, shown, calls), (500, None, [1, 0, 0]));
@@ -325,7 +325,7 @@ async fn a_reply_for_which_line_cannot_be_reached_is_sent_by_the_redelivery() {
 
 #[tokio::test]
 async fn without_the_store_a_place_has_its_forecast_and_a_saved_place_an_apology() {
-    let stage = Stage::on(Faulty::new(memory(), |_| StoreFault::NotSent), &[]).await;
+    let stage = Stage::on(TestStore::faulty(memory(), |_| StoreFault::NotSent), &[]).await;
     stage.shows(PROVIDERS, [1, 0, 1]).await;
     assert_eq!(stage.store.calls(), 1, "after one failure the store is left alone");
     // What is kept in the process needs no store.
@@ -336,7 +336,7 @@ async fn without_the_store_a_place_has_its_forecast_and_a_saved_place_an_apology
 
 #[tokio::test]
 async fn without_the_store_and_the_provider_the_fallback_answers() {
-    let stage = Stage::on(Faulty::new(memory(), |_| StoreFault::NotSent), &[]).await;
+    let stage = Stage::on(TestStore::faulty(memory(), |_| StoreFault::NotSent), &[]).await;
     stage.provider.inject(Some(status(500)));
     stage.shows(FALLBACKS, [1, 1, 1]).await;
 }
@@ -346,7 +346,7 @@ async fn a_store_that_fails_at_the_kept_forecast_does_not_cost_the_answer() {
     // The second call is the read of the kept forecast, and the last one would keep the new one.
     for failing in [2, 3, 4] {
         let fails = move |call| if call == failing { StoreFault::NotSent } else { StoreFault::Pass };
-        let stage = Stage::on(Faulty::new(memory(), fails), &[]).await;
+        let stage = Stage::on(TestStore::faulty(memory(), fails), &[]).await;
         stage.shows(PROVIDERS, [1, 0, 1]).await;
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_line::testing::Fault as LineFault;
-use onetap_servers::{Broken, Fault as HttpFault};
+use onetap_servers::{Broken, Fault as HttpFault, HttpStub};
 use onetap_store::Key;
 use onetap_store::Store;
-use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::testing::{Fault, Gate, TestStore};
 use serde_json::{Value, json};
 use support::*;
 use tokio::task::JoinSet;
@@ -100,7 +100,7 @@ async fn a_write_whose_reply_is_lost_is_looked_up_and_answered(store: Arc<dyn St
     for (words, write, answer) in ENTRY_THEN_EDIT {
         let lossy =
             move |call| if call == write || call == write + 1 { Fault::ReplyLost } else { Fault::Pass };
-        let instance = bot.instance(Faulty::new(Arc::clone(&store), lossy), &[]);
+        let instance = bot.instance(TestStore::faulty(Arc::clone(&store), lossy), &[]);
         assert_eq!(deliver(&instance, &[text(&user, words)]).await, 200);
         let said = bot.said();
         assert_eq!(said.len(), 1);
@@ -122,7 +122,7 @@ async fn a_write_that_may_stand_is_answered_by_the_redelivery_and_nobody_is_told
             std::cmp::Ordering::Equal => Fault::ReplyLost,
             std::cmp::Ordering::Greater => Fault::NotSent,
         };
-        let instance = bot.instance(Faulty::new(Arc::clone(&store), lossy), &[]);
+        let instance = bot.instance(TestStore::faulty(Arc::clone(&store), lossy), &[]);
         let event = text(&user, words);
         assert_eq!(deliver(&instance, from_ref(&event)).await, 500);
         assert_eq!(bot.said().len(), 0, "the user would say it again, and it is written");
@@ -147,12 +147,12 @@ async fn erasing_leaves_no_key_of_the_user(store: Arc<dyn Store>) {
     let erased = "已刪除您的所有資料。\n為避免重複處理而暫存的回覆，會在一天內自動刪除。";
     assert_eq!(bot.erase(&user).await, erased);
     for key in &keys {
-        assert_eq!(bot.store.get(key).await, Ok(None));
+        assert_eq!(bot.store.get(key).await.unwrap(), None);
     }
     assert_eq!(bot.erase(&user).await, erased, "nothing left is fine too");
     assert_eq!(bot.deliver(&[unfollow(&user)]).await, 200);
     for key in &keys {
-        assert_eq!(bot.store.get(key).await, Ok(None), "a farewell brings nothing back");
+        assert_eq!(bot.store.get(key).await.unwrap(), None, "a farewell brings nothing back");
     }
 }
 
@@ -162,7 +162,7 @@ async fn goes_on_without(variables: &[(&str, &str)]) {
     for scope in ["selective", "all"] {
         let lookup = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         let store = onetap_store::open(&onetap_store::Config::from_lookup(lookup).unwrap()).unwrap();
-        let counting = Faulty::counting(store);
+        let counting = TestStore::counting(store);
         let bot = Bot::with(counting.clone(), &[("PROCESSING_LOCK_SCOPE", scope)]);
         let user = user();
         let cases = [
@@ -209,25 +209,25 @@ async fn a_hanging_store_fails_open_and_costs_its_limit_once_a_delivery() {
 #[tokio::test]
 async fn a_store_that_refuses_the_token_fails_open() {
     let denied = r#"{"error":"WRONGPASS invalid or missing auth token"}"#;
-    let server = Broken::start(HttpFault::Status(401, denied.into())).await;
+    let server = HttpStub::always(HttpFault::Status(401, denied.into()));
     goes_on_without_upstash(&server.url()).await;
 }
 
 #[tokio::test]
 async fn where_only_the_writes_fail_the_work_goes_on() {
-    let bot = Bot::new(Faulty::new(memory(), |_| Fault::NotSent));
+    let bot = Bot::new(TestStore::faulty(memory(), |_| Fault::NotSent));
     let user = user();
     assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"));
     assert_eq!(bot.ask(&user, "設定住家 永和區").await, BUSY);
     // The claim passes and the write does not: the third call of each delivery, after claim and profile.
-    let flaky = Faulty::new(memory(), |call| if call % 3 == 0 { Fault::NotSent } else { Fault::Pass });
+    let flaky = TestStore::faulty(memory(), |call| if call % 3 == 0 { Fault::NotSent } else { Fault::Pass });
     let bot = Bot::new(flaky);
     assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"));
 }
 
 #[tokio::test]
 async fn the_round_trips_of_an_event_are_counted() {
-    let counting = Faulty::counting(memory());
+    let counting = TestStore::counting(memory());
     let (bot, user) = (Bot::with(counting.clone(), &[("WEATHER_FRESH_SECONDS", "1800")]), user());
     let mut before = 0;
     let mut since = || {
@@ -308,7 +308,7 @@ async fn an_event_that_is_being_handled_elsewhere_comes_again() {
 #[tokio::test]
 async fn an_event_without_an_id_that_may_be_written_is_not_asked_for_again() {
     // Nothing could tell the redelivery that it is written.
-    let (bot, user) = (Bot::new(Faulty::new(memory(), |_| Fault::ReplyLost)), user());
+    let (bot, user) = (Bot::new(TestStore::faulty(memory(), |_| Fault::ReplyLost)), user());
     let mut entry = text(&user, "午餐 120 信用卡");
     entry["webhookEventId"] = Value::Null;
     assert_eq!(bot.deliver(&[entry]).await, 200);
@@ -320,7 +320,7 @@ async fn after_the_store_has_failed_for_one_user_no_other_users_event_asks_it() 
     let gate = Gate::new();
     // The claims pass; one user's read waits while the other user's read fails.
     let held = gate.clone();
-    let store = Faulty::new(memory(), move |call| match call {
+    let store = TestStore::faulty(memory(), move |call| match call {
         1 => Fault::Pass,
         2 => Fault::HeldBefore(held.clone()),
         _ => Fault::NotSent,
@@ -384,7 +384,7 @@ async fn a_reply_for_which_there_was_no_connection_in_time_is_sent_by_the_redeli
 
 #[tokio::test]
 async fn a_redelivered_entry_that_was_answered_is_answered_again_and_line_refuses_it() {
-    let counting = Faulty::counting(memory());
+    let counting = TestStore::counting(memory());
     let (bot, user) = (Bot::new(counting.clone()), user());
     let entry = text(&user, "午餐 120 信用卡");
     assert_eq!(bot.deliver(from_ref(&entry)).await, 200);
@@ -427,7 +427,7 @@ async fn the_profile_of_a_user_who_left_ends_after_thirty_days() {
     let kept: Value = serde_json::from_str(&bot.store.get(&key).await.unwrap().unwrap()).unwrap();
     assert_eq!((&kept["active"], &kept["home"]), (&json!(false), &json!("新北市永和區")));
     days_pass(2).await;
-    assert_eq!(bot.store.get(&key).await, Ok(None));
+    assert_eq!(bot.store.get(&key).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -450,7 +450,7 @@ async fn what_a_user_who_left_does_in_a_group_does_not_keep_the_profile_for_ever
     assert_eq!(bot.deliver(&[in_group(text(&user, "花蓮市"))]).await, 200);
     assert!(bot.store.get(&key).await.unwrap().unwrap().contains("花蓮市"));
     days_pass(31).await;
-    assert_eq!(bot.store.get(&key).await, Ok(None));
+    assert_eq!(bot.store.get(&key).await.unwrap(), None);
 }
 
 /// The profile as it is kept.
@@ -475,7 +475,7 @@ fn follow(user: &str) -> Value {
 async fn a_farewell_that_comes_late_does_not_end_the_profile_of_a_user_who_is_back() {
     let (bot, user) = bot_with_home(memory(), &[]).await;
     let farewell = seconds_ago(60, unfollow(&user));
-    let down = bot.instance(Faulty::new(Arc::clone(&bot.store), |_| Fault::NotSent), &[]);
+    let down = bot.instance(TestStore::faulty(Arc::clone(&bot.store), |_| Fault::NotSent), &[]);
     assert_eq!(deliver(&down, from_ref(&farewell)).await, 500);
     assert_eq!(bot.deliver(&[seconds_ago(30, follow(&user))]).await, 200);
     assert_eq!(bot.deliver(&[redelivered(&farewell)]).await, 200, "it is not asked for again");
@@ -551,7 +551,7 @@ async fn a_farewell_that_could_not_be_written_comes_again() {
     // The store fails from its first, second or third call on: the claim, the profile, the new profile.
     for works in 0..3 {
         let failing = move |call| if call <= works { Fault::Pass } else { Fault::NotSent };
-        let failing = bot.instance(Faulty::new(Arc::clone(&bot.store), failing), &[]);
+        let failing = bot.instance(TestStore::faulty(Arc::clone(&bot.store), failing), &[]);
         assert_eq!(deliver(&failing, from_ref(&farewell)).await, 500, "{works} calls work");
         days_pass(1).await;
     }
@@ -569,7 +569,7 @@ async fn a_late_forecast_is_an_apology_within_lines_two_seconds() {
     // And all of it ends in time on a clock that stands still while anything is done, whether or not the reply, on its
     // way through a real socket, is answered before that clock moves on.
     for store_takes in [0, 700, 1700, 5000] {
-        let late = Faulty::first(memory(), vec![Fault::SentLate(Duration::from_millis(store_takes))]);
+        let late = TestStore::first(memory(), vec![Fault::SentLate(Duration::from_millis(store_takes))]);
         let bot = Bot::timed(late, &[], Times::default());
         let _never_opened = bot.weather.hold();
         tokio::time::pause();
@@ -594,7 +594,7 @@ fn of_lines_two_seconds_a_forecast_has_one_and_a_reply_half_a_second() {
 #[tokio::test]
 async fn an_event_that_has_no_time_left_for_its_reply_comes_again() {
     // A store whose limit is set too high takes the whole of LINE's two seconds.
-    let slow = Faulty::first(memory(), vec![Fault::SentLate(Duration::from_secs(5))]);
+    let slow = TestStore::first(memory(), vec![Fault::SentLate(Duration::from_secs(5))]);
     let bot = Bot::timed(Arc::clone(&slow) as Arc<dyn Store>, &[], Times::default());
     let event = tap(&user(), "action=settings");
     tokio::time::pause();

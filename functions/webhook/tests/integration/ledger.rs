@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_ledger::{Book, Config, Month, Statement};
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use onetap_store::{Store, read_to_end};
 use serde_json::{Value, json};
 use support::*;
@@ -344,7 +344,10 @@ async fn an_erasure_that_is_interrupted_is_finished_by_the_next() {
     bot.ask(&user, "早餐 50 現金").await;
     // The claim, the look for too many months, the read and the commit that hides: then the store is gone.
     let failing =
-        Faulty::new(Arc::clone(&bot.store), |call| if call <= 4 { Fault::Pass } else { Fault::NotSent });
+        TestStore::faulty(
+            Arc::clone(&bot.store),
+            |call| if call <= 4 { Fault::Pass } else { Fault::NotSent },
+        );
     let instance = bot.instance(failing, &[]);
     assert_eq!(deliver(&instance, &[confirmed_erasure(&user)]).await, 200);
     let said = bot.said();
@@ -362,7 +365,10 @@ async fn an_erasure_that_died_before_its_reply_is_finished_by_the_redelivery() {
     let erase = confirmed_erasure(&user);
     // Everything is hidden, then the store is gone, and LINE too.
     let failing =
-        Faulty::new(Arc::clone(&bot.store), |call| if call <= 4 { Fault::Pass } else { Fault::NotSent });
+        TestStore::faulty(
+            Arc::clone(&bot.store),
+            |call| if call <= 4 { Fault::Pass } else { Fault::NotSent },
+        );
     bot.line.fail_next(onetap_line::testing::Fault::Status(429, json!({}).to_string()));
     assert_eq!(deliver(&bot.instance(failing, &[]), from_ref(&erase)).await, 500);
     bot.said();
@@ -382,7 +388,7 @@ async fn an_entry_that_comes_while_everything_is_erased_is_erased_with_it_or_kep
         }
         let gate = onetap_store::testing::Gate::new();
         let held = gate.clone();
-        let store = Faulty::new(Arc::clone(&bot.store), move |call| match call {
+        let store = TestStore::faulty(Arc::clone(&bot.store), move |call| match call {
             4 => Fault::HeldBefore(held.clone()),
             _ => Fault::Pass,
         });
@@ -416,7 +422,7 @@ async fn a_shorter_retention_does_not_make_an_erasure_forget_the_months_of_a_lon
 
 #[tokio::test]
 async fn without_the_store_a_half_said_entry_is_answered_and_a_way_to_pay_is_not_understood() {
-    let bot = Bot::new(Faulty::new(memory(), |_| Fault::NotSent));
+    let bot = Bot::new(TestStore::faulty(memory(), |_| Fault::NotSent));
     let user = user();
     assert_eq!(bot.ask(&user, "午餐 100").await, "缺少付款方式，例如：午餐 120 信用卡");
     assert_eq!(bot.ask(&user, "信用卡").await, BUSY);

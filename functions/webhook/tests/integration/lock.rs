@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onetap_config::Variables;
 use onetap_line::testing::Fault as LineFault;
-use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::testing::{Fault, Gate, TestStore};
 use onetap_store::{Batch, Commit, Expect, Key, Store};
 use serde_json::{Value, json};
 use support::*;
@@ -96,7 +96,7 @@ async fn work_that_outlasts_the_lock_does_not_free_the_next_holders(store: Arc<d
     let said = bot.said();
     assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), 1, "{said:?}");
     assert_eq!(said.len(), 3);
-    assert_eq!(bot.store.get(&key).await, Ok(None));
+    assert_eq!(bot.store.get(&key).await.unwrap(), None);
 }
 
 async fn of_one_users_taps_in_a_delivery_the_first_passes_and_other_users_are_not_held_up(
@@ -147,7 +147,7 @@ async fn a_redelivered_duplicate_holds_no_lock_not_even_for_a_moment(store: Arc<
     assert_eq!(bot.said().len(), 1);
     // The duplicate has asked the store, and does not know the answer yet.
     let gate = Gate::new();
-    let held = Faulty::first(Arc::clone(&bot.store), vec![Fault::HeldAfter(gate.clone())]);
+    let held = TestStore::first(Arc::clone(&bot.store), vec![Fault::HeldAfter(gate.clone())]);
     let duplicate = spawn(&bot.instance(held, &[]), &[redelivered(&first)]);
     gate.reached().await;
     assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
@@ -175,14 +175,14 @@ async fn a_redelivered_event_that_is_new_takes_the_lock(store: Arc<dyn Store>) {
         let said = bot.said();
         assert_eq!(said.iter().filter(|text| *text == PROCESSING).count(), delivery.len(), "{said:?}");
         assert_eq!(said.len(), delivery.len() + 1);
-        assert_eq!(bot.store.get(&key).await, Ok(None));
+        assert_eq!(bot.store.get(&key).await.unwrap(), None);
     }
     assert_eq!(bot.weather.calls() - calls, 2);
 }
 
 #[tokio::test]
 async fn with_the_lock_disabled_none_is_taken_and_dedupe_stays() {
-    let counting = Faulty::counting(memory());
+    let counting = TestStore::counting(memory());
     let bot = Bot::with(counting.clone(), &[("PROCESSING_LOCK_ENABLED", "false")]);
     let user = user();
     let gate = bot.weather.hold();
@@ -201,7 +201,7 @@ async fn with_the_lock_disabled_none_is_taken_and_dedupe_stays() {
     assert!(bot.said().iter().all(|text| text.starts_with("新北市")));
     assert_eq!(bot.deliver(&[first]).await, 200);
     assert_eq!(bot.said().len(), 0);
-    assert_eq!(bot.store.get(&lock_of(&user)).await, Ok(None));
+    assert_eq!(bot.store.get(&lock_of(&user)).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn an_event_that_comes_again_has_no_cooldown(store: Arc<dyn Store>) {
     let event = tap(&user, HOME);
     bot.line.fail_next(LineFault::Status(429, r#"{"message":"too many"}"#.into()));
     assert_eq!(bot.deliver(from_ref(&event)).await, 500);
-    assert_eq!(bot.store.get(&lock_of(&user)).await, Ok(None));
+    assert_eq!(bot.store.get(&lock_of(&user)).await.unwrap(), None);
     assert_eq!(bot.deliver(&[redelivered(&event)]).await, 200);
     assert!(bot.said()[0].starts_with("新北市永和區"));
     assert!(bot.store.get(&lock_of(&user)).await.unwrap().is_some(), "it is handled, and cools down");
@@ -284,7 +284,7 @@ async fn a_duplicate_has_no_cooldown(store: Arc<dyn Store>) {
     for again in [event.clone(), redelivered(&event)] {
         assert_eq!(deliver(&cooling, &[again]).await, 200);
         assert_eq!(bot.said(), [] as [&str; 0]);
-        assert_eq!(bot.store.get(&lock_of(&user)).await, Ok(None));
+        assert_eq!(bot.store.get(&lock_of(&user)).await.unwrap(), None);
     }
 }
 
@@ -315,7 +315,7 @@ async fn a_cooldown_counts_from_the_tap_and_ends_with_the_locks_ttl() {
 #[tokio::test]
 async fn a_cooldown_costs_no_round_trip() {
     for (min_hold, next_tap) in [("0", 3), ("60000", 2)] {
-        let counting = Faulty::counting(memory());
+        let counting = TestStore::counting(memory());
         let variables = [("PROCESSING_LOCK_MIN_HOLD_MS", min_hold)];
         let (bot, user) = bot_with_home(counting.clone(), &variables).await;
         let event = tap(&user, HOME);

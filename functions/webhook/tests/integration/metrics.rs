@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_line::testing::Fault as LineFault;
-use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::testing::{Fault, Gate, TestStore};
 use onetap_telemetry::{Recorder, Service};
 
 use webhook::Times;
@@ -60,7 +60,7 @@ async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
 
     // Handled elsewhere at the same time.
     let (gate, menu) = (Gate::new(), tap(&user(), "action=settings"));
-    let held = Faulty::first(Arc::clone(&bot.store), vec![Fault::HeldAfter(gate.clone())]);
+    let held = TestStore::first(Arc::clone(&bot.store), vec![Fault::HeldAfter(gate.clone())]);
     let first = tokio::spawn({
         let (webhook, menu) = (bot.instance(held, &[]), menu.clone());
         async move { deliver(&webhook, &[menu]).await }
@@ -73,11 +73,11 @@ async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
     expect("idem_total", &before);
 
     // Without a store, and with one that fails after the claim.
-    let down = bot.instance(Faulty::new(Arc::clone(&bot.store), |_| Fault::NotSent), &[]);
+    let down = bot.instance(TestStore::faulty(Arc::clone(&bot.store), |_| Fault::NotSent), &[]);
     assert_eq!(deliver(&down, &[tap(&user(), "action=settings")]).await, 200);
     let goes_down = |call| if call == 1 { Fault::Pass } else { Fault::NotSent };
     for event in [tap(&user(), "action=settings"), text(&user(), "午餐 120 信用卡")] {
-        let goes_down = bot.instance(Faulty::new(Arc::clone(&bot.store), goes_down), &[]);
+        let goes_down = bot.instance(TestStore::faulty(Arc::clone(&bot.store), goes_down), &[]);
         assert_eq!(deliver(&goes_down, &[event]).await, 200);
     }
     // What is ignored, and what has no id, is not deduped.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
-use onetap_servers::{Broken, Fault, Proxy};
+use onetap_servers::{Broken, Fault, HttpStub, Proxy};
 use onetap_store::Key;
 use serde_json::{Value, json};
 use support::*;
@@ -72,8 +72,8 @@ impl Drop for Instance {
 }
 
 /// A weather service that counts.
-async fn weather() -> (Broken, Proxy) {
-    let service = Broken::start(Fault::Status(200, WEATHER.to_owned())).await;
+async fn weather() -> (HttpStub, Proxy) {
+    let service = HttpStub::always(Fault::Status(200, WEATHER.to_owned()));
     let counting = Proxy::start(&service.url()).await;
     (service, counting)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onetap_config::{Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_servers::{Broken, Fault, RuntimeApi, TcpProxy};
+use onetap_servers::{Broken, Fault, HttpStub, RuntimeApi, TcpProxy};
 use onetap_store::WARM_UP_TIMEOUT;
 use support::*;
 use tokio::time::Instant;
@@ -55,7 +55,7 @@ async fn the_first_tap_after_a_warm_up_opens_no_connection() {
     let environment = Environment::start(Backend::Upstash).await;
     let gateway = environment.gateway().unwrap().url();
     let line = MessagingApi::start(Secret::new(TOKEN)).unwrap();
-    let weather = Broken::start(Fault::Status(200, WEATHER.to_owned())).await;
+    let weather = HttpStub::always(Fault::Status(200, WEATHER.to_owned()));
     let (to_store, store_url) = counted(&gateway).await;
     let (to_line, line_url) = counted(&line.url()).await;
     let (to_weather, weather_url) = counted(&weather.url()).await;
@@ -81,10 +81,10 @@ async fn the_first_tap_after_a_warm_up_opens_no_connection() {
 #[tokio::test]
 async fn a_warm_up_waits_its_limit_for_services_that_do_not_answer_and_never_fails() {
     let (full, mute) = (Broken::never_accepts().await, Broken::accepts_and_never_answers().await);
-    let no_tls = Broken::start(Fault::Empty).await;
+    let no_tls = HttpStub::always(Fault::Empty);
     let refused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let https = |server: &Broken| server.url().replace("http:", "https:");
-    let services = [full.url(), https(&mute), https(&no_tls), format!("http://{refused}")];
+    let https = |url: String| url.replace("http:", "https:");
+    let services = [full.url(), https(mute.url()), https(no_tls.url()), format!("http://{refused}")];
     tokio::time::pause();
     for store in &services {
         let environment = upstash(store.clone());
@@ -100,11 +100,8 @@ async fn a_warm_up_waits_its_limit_for_services_that_do_not_answer_and_never_fai
 
 #[tokio::test]
 async fn the_program_connects_to_all_services_before_its_first_event() {
-    let [store, line, weather] = [
-        Broken::start(Fault::Empty).await,
-        Broken::start(Fault::Empty).await,
-        Broken::start(Fault::Empty).await,
-    ];
+    let [store, line, weather] =
+        [HttpStub::always(Fault::Empty), HttpStub::always(Fault::Empty), HttpStub::always(Fault::Empty)];
     let api = RuntimeApi::start();
     let variables = variables(&upstash(store.url()), line.url(), weather.url());
     let _program = api.run(Path::new(env!("CARGO_BIN_EXE_webhook")), variables);

@@ -3,16 +3,12 @@
 use crate::support;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use onetap_bus::{Bus, Config, Event, Job, Stages};
-use onetap_servers::{Backend, Environment, Proxy};
+use onetap_servers::{Backend, Environment, Proxy, TcpProxy};
 use onetap_store::Store;
 use support::TOKENS;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 
 /// What is published, in this order, so that each row finds the job as it is in the middle of its life.
 const ROWS: [&str; 5] = [
@@ -23,9 +19,9 @@ const ROWS: [&str; 5] = [
     "ten duplicates in one call",
 ];
 
-fn bus(store: Arc<dyn Store>, shard_streams: bool) -> Bus {
+fn bus(store: Arc<dyn Store>) -> Bus {
     let stages = Stages::from_json(TOKENS).unwrap();
-    Bus::new(store, Config { stages, shard_streams, ..Config::default() })
+    Bus::new(store, Config { stages, ..Config::default() })
 }
 
 fn events(bus: &Bus, stage: &str, seqs: std::ops::Range<u64>) -> Vec<Event> {
@@ -79,7 +75,7 @@ fn since(last: &mut u64, now: u64) -> u64 {
 #[ignore = "needs redis-server"]
 async fn the_readme_counts_round_trips_and_commands_on_upstash() {
     let mut servers = Environment::start(Backend::Upstash).await;
-    let bus = bus(servers.store(), true);
+    let bus = bus(servers.store());
     let mut last = (0, 0);
     let rows = counted(&bus, async || {
         let commands = servers.redis().unwrap().commands().await;
@@ -91,51 +87,14 @@ async fn the_readme_counts_round_trips_and_commands_on_upstash() {
     assert_told(1, &rows.iter().map(|row| row.1).collect::<Vec<_>>());
 }
 
-/// Passes connections on to `upstream`, and counts how often a client sends after it was answered.
-async fn counting_round_trips(upstream: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
-    let counted = count.clone();
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            let server = TcpStream::connect(upstream).await.unwrap();
-            tokio::spawn(relay(client, server, counted.clone()));
-        }
-    });
-    (address, count)
-}
-
-async fn relay(mut client: TcpStream, mut server: TcpStream, count: Arc<AtomicU64>) -> std::io::Result<()> {
-    let (mut question, mut answer) = (vec![0; 1 << 20], vec![0; 1 << 20]);
-    let mut answered = true;
-    loop {
-        tokio::select! {
-            read = client.read(&mut question) => match read? {
-                0 => return Ok(()),
-                length => {
-                    count.fetch_add(u64::from(std::mem::take(&mut answered)), Ordering::Relaxed);
-                    server.write_all(&question[..length]).await?;
-                }
-            },
-            read = server.read(&mut answer) => match read? {
-                0 => return Ok(()),
-                length => {
-                    answered = true;
-                    client.write_all(&answer[..length]).await?;
-                }
-            },
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs redis-server"]
 async fn the_readme_counts_round_trips_on_redis() {
     let mut servers = Environment::start(Backend::Redis).await;
-    let (relay, count) = counting_round_trips(servers.redis().unwrap().addr()).await;
-    let bus = bus(servers.store_with("REDIS_URL", format!("redis://{relay}")), true);
+    let proxy = TcpProxy::start(servers.redis().unwrap().addr()).await;
+    let bus = bus(servers.store_with("REDIS_URL", proxy.url()));
     let mut last = 0;
-    let rows = counted(&bus, async || since(&mut last, count.load(Ordering::Relaxed))).await;
+    let rows = counted(&bus, async || since(&mut last, proxy.round_trips())).await;
     assert_told(0, &rows);
 }
 
@@ -143,7 +102,7 @@ async fn the_readme_counts_round_trips_on_redis() {
 async fn the_readme_counts_requests_on_dynamodb() {
     let servers = Environment::start(Backend::DynamoDb).await;
     let proxy = Proxy::start(&servers.lookup("AWS_ENDPOINT_URL_DYNAMODB").unwrap()).await;
-    let bus = bus(servers.store_with("AWS_ENDPOINT_URL_DYNAMODB", proxy.url()), false);
+    let bus = bus(servers.store_with("AWS_ENDPOINT_URL_DYNAMODB", proxy.url()));
     let mut last = 0;
     let rows = counted(&bus, async || since(&mut last, proxy.requests() as u64)).await;
     assert_told(2, &rows);

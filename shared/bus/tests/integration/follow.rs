@@ -3,15 +3,13 @@
 use crate::support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use onetap_bus::{Bus, Event, Follower, Resume, Stages};
 use onetap_servers::TcpProxy;
-use onetap_store::testing::{Fault, Faulty};
-use onetap_store::{Batch, BoxStream, Channel, Error, Keep, Log, Position, Record, Store, forward};
+use onetap_store::testing::{Answer, Fault, Request, TestStore};
+use onetap_store::{Batch, Error, Keep, Record, Store};
 use support::{World, on_every_backend};
 use tokio::time::{Instant, timeout};
 
@@ -240,32 +238,26 @@ async fn a_broken_subscription_is_renewed_on_redis() {
 }
 
 /// A store whose subscriptions ring twice and are gone, one way or the other.
-#[derive(Debug)]
-struct Fleeting(Arc<dyn Store>, AtomicUsize);
-
-#[async_trait]
-impl Store for Fleeting {
-    async fn watch(&self, _: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        let fails = self.1.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
-        let broken = || Error::not_sent("broken, on purpose");
+fn fleeting(store: Arc<dyn Store>) -> Arc<TestStore> {
+    TestStore::scripted(store, |call| async move {
+        let Request::Watch(_) = call.request else { return call.send().await };
+        let fails = call.number % 2 == 1;
         let ring = move |n: usize| async move {
             match n {
                 0 | 1 => Some((Ok(()), n + 1)),
-                2 if fails => Some((Err(broken()), n + 1)),
+                2 if fails => Some((Err(Error::not_sent("broken, on purpose")), n + 1)),
                 // Whoever asks once more than that meets a panic.
                 _ => None,
             }
         };
-        Ok(stream::unfold(0, ring).boxed())
-    }
-
-    forward!(0: get_all, commit, commit_each, read, connect, max_value);
+        Answer::Watched(Ok(stream::unfold(0, ring).boxed()))
+    })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_that_keeps_breaking_is_renewed_and_never_asked_after_its_end() {
     let world = World::memory().await;
-    let store = Arc::new(Fleeting(world.store.clone(), AtomicUsize::new(0)));
+    let store = fleeting(world.store.clone());
     let mut follower =
         Follower::start(store.clone(), Stages::default(), world.job("a"), Resume::default()).await.unwrap();
     let events = whole_job(&world);
@@ -277,7 +269,7 @@ async fn a_subscription_that_keeps_breaking_is_renewed_and_never_asked_after_its
     };
     let (told, ()) = tokio::join!(rest(&mut follower), publisher);
     assert_told(&told, &events);
-    let renewed = store.1.load(Ordering::SeqCst);
+    let renewed = store.watches();
     assert!(
         (5..100).contains(&renewed),
         "{renewed} times in five seconds: again and again, and not in a circle"
@@ -288,7 +280,7 @@ async fn a_subscription_that_keeps_breaking_is_renewed_and_never_asked_after_its
 async fn a_store_that_fails_is_told_and_following_goes_on_afterwards() {
     let world = World::memory().await;
     let events = whole_job(&world);
-    let store = Faulty::first(world.store.clone(), vec![Fault::Pass, Fault::NotSent]);
+    let store = TestStore::first(world.store.clone(), vec![Fault::Pass, Fault::NotSent]);
     let mut follower =
         Follower::start(store, Stages::default(), world.job("a"), Resume::default()).await.unwrap();
     publish(&world, &events).await;
@@ -325,41 +317,14 @@ async fn a_finished_job_has_no_more_when_its_grace_is_over() {
     assert!(!follower.has_more().await.unwrap(), "and it stays over");
 }
 
-/// A store whose first subscriptions stay open and never ring, as behind a NAT that forgot the connection. It counts.
-#[derive(Debug)]
-struct Silent {
-    store: Arc<dyn Store>,
-    silent: usize,
-    watches: AtomicUsize,
-    reads: AtomicUsize,
-}
-
-impl Silent {
-    fn new(store: Arc<dyn Store>, silent: usize) -> Arc<Silent> {
-        Arc::new(Silent { store, silent, watches: AtomicUsize::new(0), reads: AtomicUsize::new(0) })
-    }
-
-    /// How many times it was watched and read.
-    fn calls(&self) -> (usize, usize) {
-        (self.watches.load(Ordering::SeqCst), self.reads.load(Ordering::SeqCst))
-    }
-}
-
-#[async_trait]
-impl Store for Silent {
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        if self.watches.fetch_add(1, Ordering::SeqCst) < self.silent {
-            return Ok(stream::pending().boxed());
+/// A store whose first subscriptions stay open and never ring, as behind a NAT that forgot the connection.
+fn silent(store: Arc<dyn Store>, silent: usize) -> Arc<TestStore> {
+    TestStore::scripted(store, move |call| async move {
+        match call.request {
+            Request::Watch(_) if call.number <= silent => Answer::Watched(Ok(stream::pending().boxed())),
+            _ => call.send().await,
         }
-        self.store.watch(channel).await
-    }
-
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        self.store.read(log, after, limit).await
-    }
-
-    forward!(store: get_all, commit, commit_each, connect, max_value);
+    })
 }
 
 /// Waits for the next event as a gateway does, which sends keep-alive comments meanwhile.
@@ -376,7 +341,7 @@ async fn next_of_gateway(follower: &mut Follower) -> Option<Record> {
 async fn a_subscription_that_never_rings_delays_an_event_and_is_then_renewed() {
     let world = World::memory().await;
     let events = whole_job(&world);
-    let store = Silent::new(world.store.clone(), 1);
+    let store = silent(world.store.clone(), 1);
     let mut follower =
         Follower::start(store.clone(), Stages::default(), world.job("a"), Resume::default()).await.unwrap();
     let start = Instant::now();
@@ -398,14 +363,14 @@ async fn a_subscription_that_never_rings_delays_an_event_and_is_then_renewed() {
     assert_eq!(times[0], Duration::from_secs(30), "the log is read after 30 seconds of silence");
     let late: Vec<u64> = times[1..].iter().map(Duration::as_secs).collect();
     assert_eq!(late, [60, 61, 62, 63], "the subscription that missed an event was renewed");
-    assert_eq!(store.calls().0, 2);
+    assert_eq!(store.watches(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_whose_subscriptions_are_all_silent_delays_every_event_and_loses_none() {
     let world = World::memory().await;
     let events = whole_job(&world);
-    let store = Silent::new(world.store.clone(), usize::MAX);
+    let store = silent(world.store.clone(), usize::MAX);
     let mut follower =
         Follower::start(store, Stages::default(), world.job("a"), Resume::default()).await.unwrap();
     let publisher = async {
@@ -429,13 +394,14 @@ async fn rest_patiently(follower: &mut Follower) -> Vec<Record> {
 #[tokio::test(start_paused = true)]
 async fn an_hour_of_silence_costs_120_reads_and_an_event_that_rings_one() {
     let world = World::memory().await;
-    let store = Silent::new(world.store.clone(), 0);
+    let store = silent(world.store.clone(), 0);
     let mut follower =
         Follower::start(store.clone(), Stages::default(), world.job("a"), Resume::default()).await.unwrap();
     let hour = timeout(Duration::from_secs(3610), next_of_gateway(&mut follower)).await;
     assert!(hour.is_err(), "nothing happened");
-    assert_eq!(store.calls(), (1, 1 + 1 + 120), "at the start, after the subscription, and every 30 seconds");
-    let before = store.calls().1;
+    let calls = (store.watches(), store.calls());
+    assert_eq!(calls, (1, 1 + 1 + 120), "at the start, after the subscription, and every 30 seconds");
+    let before = store.calls();
     let publisher = async {
         for event in whole_job(&world) {
             tokio::time::sleep(Duration::from_secs(29)).await;
@@ -443,5 +409,5 @@ async fn an_hour_of_silence_costs_120_reads_and_an_event_that_rings_one() {
         }
     };
     let (told, ()) = tokio::join!(rest_patiently(&mut follower), publisher);
-    assert_eq!((told.len(), store.calls().1 - before), (5, 1 + 5), "one more was due before the first");
+    assert_eq!((told.len(), store.calls() - before), (5, 1 + 5), "one more was due before the first");
 }

@@ -51,11 +51,7 @@ impl Cost {
 impl Counted {
     async fn start(backend: Backend) -> Counted {
         let environment = Environment::start(backend).await;
-        let variable = match backend {
-            Backend::Redis => "REDIS_URL",
-            Backend::Upstash => "UPSTASH_REDIS_REST_URL",
-            Backend::DynamoDb | Backend::DynamoDbLocal => "AWS_ENDPOINT_URL_DYNAMODB",
-        };
+        let variable = backend.address_variable();
         let mut url = environment.lookup(variable).unwrap();
         let is_dynamodb = environment.lookup("DYNAMODB_TABLE").is_some();
         let http = if is_dynamodb { Some(Proxy::start(&url).await) } else { None };
@@ -66,7 +62,7 @@ impl Counted {
         let tcp = TcpProxy::start(address).await;
         let store = environment.store_with(variable, tcp.url().replace("redis:", &format!("{scheme}:")));
         let stages = Stages::from_json(TOKENS).unwrap();
-        let config = Config { stages, shard_streams: !is_dynamodb, ..Config::default() };
+        let config = Config { stages, ..Config::default() };
         Counted { environment, http, tcp, store, config }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_bus::{Bus, Config, Error, Event, Published};
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use onetap_store::{Batch, Commit, Expect, Key, Memory, Store};
 use support::{World, event, on_every_backend};
 
@@ -62,7 +62,7 @@ async fn a_new_event_is_in_the_stream_the_log_and_the_state(world: World) {
     assert_eq!(state(&world, &event).await, json(event.text()));
     let (log, stream) = (world.read(&world.log("a")).await, world.read(&world.stream("a")).await);
     assert_eq!(texts(&log), [event.text()]);
-    if world.config.shard_streams {
+    if world.has_shard_streams() {
         assert_eq!(texts(&stream), [event.text()]);
         assert_eq!(stream[0].position, id, "the id is the stream's");
     } else {
@@ -75,7 +75,7 @@ async fn an_event_again_is_a_duplicate_and_its_first_bytes_stay(world: World) {
     let (first, other) = (event(&world.job("a"), "rule", 20, "1"), event(&world.job("a"), "rule", 20, "2"));
     let Published::New(id) = bus(&world).publish(&first).await.unwrap() else { panic!("not new") };
     for again in [&first, &other, &first] {
-        assert_eq!(bus(&world).publish(again).await, Ok(Published::Duplicate(Some(id))));
+        assert_eq!(bus(&world).publish(again).await.unwrap(), Published::Duplicate(Some(id)));
     }
     assert_eq!(texts(&world.read(&world.log("a")).await), [first.text()]);
     assert_eq!(state(&world, &first).await, json(first.text()));
@@ -87,8 +87,8 @@ async fn an_event_twice_in_one_call_is_new_once(world: World) {
     let (Ok(Published::New(first)), Ok(Published::New(second))) = (&answers[0], &answers[1]) else {
         panic!("{answers:?}")
     };
-    let [first, second] = [first, second].map(|id| Ok(Published::Duplicate(Some(*id))));
-    assert_eq!(answers[2..], [first.clone(), second, first]);
+    let again: Vec<Published> = answers[2..].iter().map(|answer| *answer.as_ref().unwrap()).collect();
+    assert_eq!(again, [first, second, first].map(|id| Published::Duplicate(Some(*id))));
 }
 
 async fn the_state_never_goes_back_and_a_late_event_still_comes(world: World) {
@@ -106,7 +106,7 @@ async fn a_number_that_another_stage_took_is_refused(world: World) {
     let (first, second) = (world.event("a", "queued", 5), world.event("a", "started", 5));
     assert!(matches!(bus(&world).publish(&first).await, Ok(Published::New(_))));
     for _ in 0..2 {
-        assert_eq!(bus(&world).publish(&second).await, Err(Error::SeqTaken));
+        assert!(matches!(bus(&world).publish(&second).await, Err(Error::SeqTaken)));
     }
     assert!(matches!(bus(&world).publish(&first).await, Ok(Published::Duplicate(Some(_)))));
     assert_eq!(value(&world, published(&second)).await, None);
@@ -118,20 +118,19 @@ async fn an_event_that_another_producer_appended_is_routed_once(world: World) {
     let marker = Batch::new().put(&Key::new(published(&event)).unwrap(), Expect::Absent, "1", HOUR);
     assert!(matches!(world.store.commit(&marker).await, Ok(Commit::Applied(_))));
     let answers = bus(&world).publish_each(&[event.clone(), other.clone(), event.clone()]).await;
-    assert_eq!(answers[0], Ok(Published::Routed));
+    assert!(matches!(answers[0], Ok(Published::Routed)));
     assert!(matches!(answers[1], Ok(Published::New(_))));
-    assert_eq!(
-        answers[2],
-        Ok(Published::Duplicate(None)),
+    assert!(
+        matches!(answers[2], Ok(Published::Duplicate(None))),
         "where it stands in the stream only its producer knows"
     );
-    assert_eq!(bus(&world).publish(&event).await, Ok(Published::Duplicate(None)));
+    assert_eq!(bus(&world).publish(&event).await.unwrap(), Published::Duplicate(None));
     assert_eq!(value(&world, router(&event)).await.as_deref(), Some("1"));
     assert_eq!(value(&world, published(&event)).await.as_deref(), Some("1"));
     let mut log = world.read(&world.log("a")).await;
     log.sort_by(|a, b| a.text.cmp(&b.text));
     assert_eq!(texts(&log), [event.text(), other.text()]);
-    let streamed = if world.config.shard_streams { vec![other.text()] } else { vec![] };
+    let streamed = if world.has_shard_streams() { vec![other.text()] } else { vec![] };
     assert_eq!(texts(&world.read(&world.stream("a")).await), streamed, "the stream had it already");
 }
 
@@ -140,7 +139,7 @@ async fn an_event_whose_own_marker_went_first_is_a_duplicate(world: World) {
     let Published::New(id) = bus(&world).publish(&event).await.unwrap() else { panic!("not new") };
     let gone = Batch::new().delete(&Key::new(published(&event)).unwrap(), id.to_string());
     assert!(matches!(world.store.commit(&gone).await, Ok(Commit::Applied(_))));
-    assert_eq!(bus(&world).publish(&event).await, Ok(Published::Duplicate(None)));
+    assert_eq!(bus(&world).publish(&event).await.unwrap(), Published::Duplicate(None));
     assert_eq!(world.read(&world.log("a")).await.len(), 1);
 }
 
@@ -197,7 +196,7 @@ async fn lost_requests_and_lost_answers_neither_lose_nor_double_an_event() {
         1 => Fault::NotSent,
         _ => Fault::Pass,
     };
-    let faulty = Faulty::new(world.store.clone(), plan);
+    let faulty = TestStore::faulty(world.store.clone(), plan);
     let bus = Bus::new(faulty, world.config.clone());
     let mut found = HashMap::new();
     for seq in 0..60 {
@@ -219,7 +218,8 @@ async fn a_foreign_marker_that_goes_away_in_between_makes_the_event_come_again()
     let marker =
         Batch::new().put(&Key::new(published(&event)).unwrap(), Expect::Absent, "1", Duration::from_secs(1));
     assert!(matches!(world.store.commit(&marker).await, Ok(Commit::Applied(_))));
-    let late = Faulty::first(world.store.clone(), vec![Fault::Pass, Fault::SentLate(Duration::from_secs(2))]);
+    let late =
+        TestStore::first(world.store.clone(), vec![Fault::Pass, Fault::SentLate(Duration::from_secs(2))]);
     let answer = Bus::new(late, world.config.clone()).publish(&event).await;
     assert!(matches!(answer, Err(Error::Store(_))), "{answer:?}");
     assert_eq!(world.read(&world.log("a")).await, []);
@@ -256,7 +256,7 @@ async fn everything_lives_as_long_as_it_is_told_to() {
 #[tokio::test(start_paused = true)]
 async fn ten_events_are_one_call_and_so_are_ten_duplicates() {
     let world = World::memory().await;
-    let counted = Faulty::counting(world.store.clone());
+    let counted = TestStore::counting(world.store.clone());
     let bus = Bus::new(counted.clone(), world.config.clone());
     let events: Vec<Event> = (10..20).map(|seq| world.event("a", "vision", seq)).collect();
     for round in 1..=2 {

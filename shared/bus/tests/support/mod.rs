@@ -29,8 +29,7 @@ pub struct World {
 impl World {
     fn new(store: Arc<dyn Store>, mut servers: Option<Environment>) -> World {
         let environment = servers.as_ref().map(|servers| servers.variables().to_vec()).unwrap_or_default();
-        let shard_streams = !environment.contains(&("STORE", "dynamodb".to_owned()));
-        let config = Config { shard_streams, ..Config::default() };
+        let config = Config::default();
         let domain = format!("t{}", &unique_token()[..16]);
         let redis = servers.as_mut().and_then(Environment::redis).map(|redis| redis.url());
         World { store, config, domain, environment, redis, servers }
@@ -59,6 +58,11 @@ impl World {
 
     pub async fn dynamodb_local() -> World {
         World::on(Backend::DynamoDbLocal).await
+    }
+
+    /// Whether events go to the streams of shards too.
+    pub fn has_shard_streams(&self) -> bool {
+        self.store.capabilities().shared_logs
     }
 
     /// The servers; memory has none.

@@ -8,7 +8,7 @@ use onetap_ledger::chat::{Sentence, parse};
 use onetap_ledger::{
     Attempt, Book, Change, ChangeError, Config, Entry, Field, Moment, Months, Patch, Statement, Step,
 };
-use onetap_store::testing::{Fault, Faulty, Gate};
+use onetap_store::testing::{Fault, Gate, TestStore};
 use onetap_store::{Batch, Expect, Memory, Store, Ttl, read_to_end};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -161,7 +161,7 @@ impl World {
             let change = self.change(op);
             match self.make(&*Arc::clone(&self.store), change).await {
                 Ok(step) => self.confirm(op, &step),
-                Err(error) => assert_eq!(error, ChangeError::Missing),
+                Err(error) => assert!(matches!(error, ChangeError::Missing), "{error:?}"),
             }
             return;
         };
@@ -169,7 +169,7 @@ impl World {
         let (one, other) = (self.change(&first), self.change(second));
         let (gate, call, ended) = (Gate::new(), *call, Notify::new());
         let held = gate.clone();
-        let store = Faulty::new(Arc::clone(&self.store), move |n| match n == call {
+        let store = TestStore::faulty(Arc::clone(&self.store), move |n| match n == call {
             true => Fault::HeldBefore(held.clone()),
             false => Fault::Pass,
         });
@@ -237,7 +237,7 @@ async fn an_entry_costs_no_round_trip_more_however_late_it_is() {
         world.happens(op).await;
     }
     for offset in [0, -DAY, -7 * DAY] {
-        let store = Faulty::counting(Arc::clone(&world.store));
+        let store = TestStore::counting(Arc::clone(&world.store));
         let note = world.note(offset, 3, None);
         world.make(&*store, note).await.unwrap();
         // The first one guesses that there is nothing; its refusal brings what is there.

@@ -6,4 +6,5 @@ mod faults;
 mod gateway;
 mod official_clients;
 mod redis;
+mod runtime;
 mod support;

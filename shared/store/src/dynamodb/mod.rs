@@ -88,19 +88,19 @@ impl DynamoDb {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use onetap_store::{DynamoDb, idem::Idempotency};
+    /// # use onetap_store::{DynamoDb, Store};
     /// // With the crate aws-config: `Client::new(&aws_config::load_from_env().await)`.
-    /// fn idempotency(client: &aws_sdk_dynamodb::Client) -> Idempotency {
-    ///     Idempotency::new(Arc::new(DynamoDb::with_client(client.clone(), "orders")))
+    /// fn store(client: &aws_sdk_dynamodb::Client) -> Arc<dyn Store> {
+    ///     Arc::new(DynamoDb::with_client(client.clone(), "orders"))
     /// }
-    /// # let _ = idempotency;
+    /// # let _ = store;
     /// ```
     ///
     /// The store sends over a copy of the client whose retries are off: only the store knows which requests may be sent
     /// twice. [`timeout`](DynamoDb::timeout) holds beside the client's own timeouts. Two things differ from
     /// [`new`](DynamoDb::new), because the HTTP client is not the store's own:
     ///
-    /// - It does not tell whether a request that failed was sent. So every write that fails without an answer *may have been
+    /// - It does not report whether a request that failed was sent. So every write that fails without an answer *may have been
     ///   applied*, also if there was no connection, or if the client was built without a credentials provider. (If its provider
     ///   fails, nothing was sent, and the error says so.)
     /// - [`connect`](Store::connect) does nothing.
@@ -195,7 +195,7 @@ impl DynamoDb {
                 let commits = joined.commits(positions).into_iter();
                 Some(commits.map(|commit| Ok((commit, std::mem::take(&mut cleared)))).collect())
             }
-            Err(error @ Error::Unavailable { .. }) => Some(vec![Err(error); joined.len()]),
+            Err(error) if error.is_retryable() => Some(vec![Err(error); joined.len()]),
             Ok((Commit::Refused(_), _)) | Err(_) => None,
         }
     }
@@ -211,7 +211,7 @@ impl DynamoDb {
     /// if a log's head or a state with a sequence number has changed since it was read: none of these is a refusal.
     async fn attempt(&self, batch: &Batch, deadline: Instant, lost: &mut bool) -> Result<Committed, Error> {
         let mut seen =
-            connector::by(deadline, self.read_ahead(batch, deadline)).await.map_err(nothing_written)?;
+            connector::by(deadline, self.read_ahead(batch, deadline)).await.map_err(Error::before_a_write)?;
         let mut emptied = Vec::new();
         // What is there under every key of the batch is known from after the loss of a reply.
         let mut is_evident = names_all(batch, &seen);
@@ -231,7 +231,7 @@ impl DynamoDb {
             let Plan { writes, positions, cleared, gone } = Plan::of(batch, &seen, now)?;
             if emptied != gone {
                 let heads = connector::by(deadline, self.delete_leftovers(&gone, now, deadline)).await;
-                seen.extend(heads.map_err(nothing_written)?);
+                seen.extend(heads.map_err(Error::before_a_write)?);
                 emptied = gone;
                 // The plan is made again: it may take long to delete many records, and a head may have changed.
                 continue;
@@ -278,16 +278,6 @@ impl DynamoDb {
 /// Whether these items are all that the expectations of the batch are about.
 fn names_all(batch: &Batch, items: &Seen) -> bool {
     batch.expectations().all(|(key, _)| items.contains_key(&ItemKey::named(key.as_str())))
-}
-
-/// The error of a read before a write: nothing was written.
-fn nothing_written(error: Error) -> Error {
-    match error {
-        Error::Unavailable { reason, source, .. } => {
-            Error::Unavailable { maybe_applied: false, reason, source }
-        }
-        other => other,
-    }
 }
 
 fn live(item: &Option<Item>, now: u64) -> Result<Option<&str>, Error> {

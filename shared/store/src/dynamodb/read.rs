@@ -46,7 +46,7 @@ impl DynamoDb {
         let mut wait_until = None;
         let mut from = after.map(Position::successor);
         loop {
-            // If a record is missing, the record before it is read too: its `ttl` tells why the other may be missing.
+            // If a record is missing, the record before it is read too: its `ttl` shows why the other may be missing.
             let with_previous = from == after;
             let wanted = limit.saturating_add(usize::from(with_previous));
             let life = connector::by(deadline, self.life(log, from, wanted)).await?;

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::item::{Attributes, Condition, Content, HEAD, Item, ItemKey, sort_key};
 use super::read::StoredRecord;
 use super::{DynamoDb, backoff, live};
-use crate::{Error, Log, Position, Record, Source};
+use crate::{Error, Log, Position, Record};
 
 /// DynamoDB transactions are at most 4 MB: keys, new values and the values of conditions.
 const MAX_TRANSACTION_BYTES: usize = 4 << 20;
@@ -60,37 +60,18 @@ pub(super) enum Outcome {
     Conflict,
 }
 
-/// Why a request has no usable answer.
-enum Failure {
-    /// The connection broke. A repeatable request may be sent once more, over a new connection.
-    Interrupted(Source),
-    Final(Error),
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        match failure {
-            Failure::Interrupted(source) => {
-                Error::unknown("the connection broke before the answer was whole").with_source(source)
-            }
-            Failure::Final(error) => error,
-        }
-    }
-}
-
 /// Sends a request. If the connection breaks and the request is repeatable, sets `lost` and sends it once more.
 ///
 /// The future of a request has several kilobytes. It is boxed, because a future is copied each time it is passed on.
 macro_rules! retry_once_if {
     ($repeatable:expr, $lost:expr, $send:expr) => {
         match Box::pin($send).await {
-            Err(Failure::Interrupted(_)) if $repeatable => {
+            Err(error) if $repeatable && error.is_interrupted() => {
                 *$lost = true;
                 Box::pin($send).await
             }
             sent => sent,
         }
-        .map_err(Error::from)
     };
 }
 
@@ -135,58 +116,49 @@ impl DynamoDb {
             _ => {
                 let size = writes.iter().map(ItemWrite::size).sum();
                 if size > MAX_TRANSACTION_BYTES {
-                    return Err(Error::TooLarge { size, limit: MAX_TRANSACTION_BYTES });
+                    return Err(Error::too_large(size, MAX_TRANSACTION_BYTES));
                 }
                 retry_once_if!(repeatable, lost, self.transact(writes, now))
             }
         }
     }
 
-    async fn write(&self, write: &ItemWrite, now: u64) -> Result<Outcome, Failure> {
-        let condition = write.condition.expression(now);
-        let refused = |item: Option<&Attributes>| {
-            let there = item.map(Item::read).transpose().map_err(Failure::Final)?;
-            Ok(Outcome::Refused(HashMap::from([(write.key.clone(), there)])))
-        };
+    async fn write(&self, write: &ItemWrite, now: u64) -> Result<Outcome, Error> {
+        macro_rules! outcome_of {
+            ($request:expr, $errors:ident) => {
+                match with_condition!(write.condition.expression(now), $request).send().await {
+                    Ok(_) => Ok(Outcome::Applied),
+                    Err(error) => match request_error(error) {
+                        RequestError::Service($errors::ConditionalCheckFailedException(failed)) => {
+                            let there = failed.item().map(Item::read).transpose()?;
+                            Ok(Outcome::Refused(HashMap::from([(write.key.clone(), there)])))
+                        }
+                        RequestError::Service($errors::TransactionConflictException(_)) => {
+                            Ok(Outcome::Conflict)
+                        }
+                        RequestError::Service(error) => Err(error_of_code(error.code())),
+                        RequestError::NoAnswer(error) => Err(error),
+                    },
+                }
+            };
+        }
         match &write.action {
             Action::Put(item) => {
                 let put = self.client().put_item().table_name(&self.table);
-                let put = put.set_item(Some(item.attributes(&write.key)));
-                match with_condition!(condition, put).send().await.map_err(request_error) {
-                    Ok(_) => Ok(Outcome::Applied),
-                    Err(RequestError::Service(PutItemError::ConditionalCheckFailedException(failed))) => {
-                        refused(failed.item())
-                    }
-                    Err(RequestError::Service(PutItemError::TransactionConflictException(_))) => {
-                        Ok(Outcome::Conflict)
-                    }
-                    Err(RequestError::Service(error)) => Err(Failure::Final(error_of_code(error.code()))),
-                    Err(RequestError::NoAnswer(failure)) => Err(failure),
-                }
+                outcome_of!(put.set_item(Some(item.attributes(&write.key))), PutItemError)
             }
-            // Does not happen: `send` turns a single check into a read.
-            Action::Check => Err(Failure::Final(Error::rejected("a check is no write"))),
             Action::Delete => {
                 let delete = self.client().delete_item().table_name(&self.table);
-                let delete = delete.set_key(Some(write.key.attributes()));
-                match with_condition!(condition, delete).send().await.map_err(request_error) {
-                    Ok(_) => Ok(Outcome::Applied),
-                    Err(RequestError::Service(DeleteItemError::ConditionalCheckFailedException(failed))) => {
-                        refused(failed.item())
-                    }
-                    Err(RequestError::Service(DeleteItemError::TransactionConflictException(_))) => {
-                        Ok(Outcome::Conflict)
-                    }
-                    Err(RequestError::Service(error)) => Err(Failure::Final(error_of_code(error.code()))),
-                    Err(RequestError::NoAnswer(failure)) => Err(failure),
-                }
+                outcome_of!(delete.set_key(Some(write.key.attributes())), DeleteItemError)
             }
+            // Does not happen: `send` turns a single check into a read.
+            Action::Check => Err(Error::rejected("a check does not write")),
         }
     }
 
-    async fn transact(&self, writes: &[ItemWrite], now: u64) -> Result<Outcome, Failure> {
+    async fn transact(&self, writes: &[ItemWrite], now: u64) -> Result<Outcome, Error> {
         let items = writes.iter().map(|write| write.transact_item(&self.table, now));
-        let items = items.collect::<Result<Vec<_>, Error>>().map_err(Failure::Final)?;
+        let items = items.collect::<Result<Vec<_>, Error>>()?;
         let request = self.client().transact_write_items().set_transact_items(Some(items));
         let reasons = match request.send().await.map_err(request_error) {
             Ok(_) => return Ok(Outcome::Applied),
@@ -196,7 +168,7 @@ impl DynamoDb {
             Err(RequestError::Service(TransactWriteItemsError::TransactionInProgressException(_))) => {
                 return Ok(Outcome::Conflict);
             }
-            Err(RequestError::Service(error)) => return Err(Failure::Final(error_of_code(error.code()))),
+            Err(RequestError::Service(error)) => return Err(error_of_code(error.code())),
             Err(RequestError::NoAnswer(failure)) => return Err(failure),
         };
         let mut refused = HashMap::new();
@@ -204,7 +176,7 @@ impl DynamoDb {
         for (write, reason) in writes.iter().zip(&reasons) {
             match reason.code() {
                 Some("ConditionalCheckFailed") => {
-                    let there = reason.item().map(Item::read).transpose().map_err(Failure::Final)?;
+                    let there = reason.item().map(Item::read).transpose()?;
                     refused.insert(write.key.clone(), there);
                 }
                 None | Some("None" | "TransactionConflict") => {}
@@ -213,7 +185,7 @@ impl DynamoDb {
         }
         match other {
             _ if !refused.is_empty() => Ok(Outcome::Refused(refused)),
-            Some(code) => Err(Failure::Final(error_of_code(Some(code)))),
+            Some(code) => Err(error_of_code(Some(code))),
             None => Ok(Outcome::Conflict),
         }
     }
@@ -389,7 +361,7 @@ enum RequestError<E> {
     /// DynamoDB answered with this error.
     Service(E),
     /// There is no usable answer.
-    NoAnswer(Failure),
+    NoAnswer(Error),
 }
 
 fn request_error<E: StdError + Send + Sync + 'static>(error: SdkError<E>) -> RequestError<E> {
@@ -400,43 +372,39 @@ fn request_error<E: StdError + Send + Sync + 'static>(error: SdkError<E>) -> Req
         }
         SdkError::DispatchFailure(_) => match error.into_source() {
             Ok(error) => dispatch_failure(error),
-            Err(_) => Failure::Final(Error::unknown("the request failed")),
+            Err(_) => Error::unknown("the request failed"),
         },
-        SdkError::ConstructionFailure(_) => Failure::Final(Error::rejected("the request cannot be built")),
+        SdkError::ConstructionFailure(_) => Error::rejected("the request cannot be built"),
         // The error is not kept as a source: it has the body of the answer, which may quote items.
-        _ => Failure::Final(Error::unknown("an answer that is none of DynamoDB's")),
+        _ => Error::unknown("an answer that is none of DynamoDB's"),
     };
     RequestError::NoAnswer(failure)
 }
 
 /// The failure of a request that has no answer, by the error of its connector.
-fn dispatch_failure(error: BoxError) -> Failure {
+fn dispatch_failure(error: BoxError) -> Error {
     let mut sources = successors(Some(&*error as &(dyn StdError + 'static)), |error| (*error).source());
     let is_io = error.downcast_ref().is_some_and(ConnectorError::is_io);
     if sources.clone().any(|source| source.is::<CredentialsError>()) {
-        return Failure::Final(
-            Error::not_sent("the provider of AWS credentials has none").with_source(error),
-        );
+        return Error::not_sent("the provider of AWS credentials has none").with_source(error);
     }
     match sources.find_map(|source| source.downcast_ref()) {
-        Some(onetap_http::Error::NotConnected(_)) => {
-            Failure::Final(Error::not_sent("no connection").with_source(error))
-        }
-        Some(onetap_http::Error::Interrupted(_)) => Failure::Interrupted(error.into()),
-        Some(other) => Failure::Final(Error::unknown(other.to_string())),
+        Some(onetap_http::Error::NotConnected(_)) => Error::not_sent("no connection").with_source(error),
+        Some(onetap_http::Error::Interrupted(_)) => Error::interrupted(error),
+        Some(other) => Error::unknown(other.to_string()),
         // A connector that is not ours: whether the request was sent is unknown.
-        None if is_io => Failure::Interrupted(error.into()),
-        None => Failure::Final(Error::unknown("the request failed").with_source(error)),
+        None if is_io => Error::interrupted(error),
+        None => Error::unknown("the request failed").with_source(error),
     }
 }
 
 /// The failure of a request that can be repeated. Every error of the service is final.
-fn repeatable_failure<E>(error: SdkError<E>) -> Failure
+fn repeatable_failure<E>(error: SdkError<E>) -> Error
 where
     E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
 {
     match request_error(error) {
-        RequestError::Service(error) => Failure::Final(error_of_code(error.code())),
+        RequestError::Service(error) => error_of_code(error.code()),
         RequestError::NoAnswer(failure) => failure,
     }
 }
@@ -444,7 +412,7 @@ where
 fn error_of_code(code: Option<&str>) -> Error {
     match code {
         Some("ResourceNotFoundException") => {
-            Error::rejected("the table that DYNAMODB_TABLE names does not exist in this account and region")
+            Error::rejected("the table does not exist in this account and region")
         }
         Some(code @ "InvalidSignatureException") => Error::rejected(format!(
             "{code}: the AWS credentials are wrong, or this machine's clock is wrong by minutes"

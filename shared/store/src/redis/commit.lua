@@ -1,16 +1,17 @@
--- Applies batches, one after the other: of each batch all of its writes, or none. `memory.rs` is the same in Rust.
+-- Applies batches, one after the other: of each batch all of its writes, or none. `apply` takes the four steps that `memory.rs`
+-- takes in Rust. The functions after it each keep the bill low, or keep a batch whole.
 --
 -- KEYS   the key or log of each write but 'publish', in the order of the writes; a log with several appends is listed for each.
---        The log of an 'append' or a 'clear' is followed by its mark (see MARK_MILLIS)
+--        The log of an 'append', a 'trim' or a 'clear' is followed by its mark (see MARK_MILLIS)
 -- ARGV   for each batch the number of its writes, and then six fields a write:
---        1 what    'check', 'put', 'delete', 'newer', 'append', 'extend' (an append to a log that exists), 'clear' or 'publish'
+--        1 what    'check', 'put', 'delete', 'newer', 'append', 'trim' (an append to a log of limited length), 'extend' (an
+--                  append to a log that exists), 'clear' or 'publish'
 --        2 expect  'absent', 'is', 'absent-or', or '' where the write expects nothing;
 --                  newer: 'older' or 'not-older' if the client has compared the value `old`, '' if it has not
 --        3 old     the expected value; newer: the value that the client has compared
 --        4 new     the value, record or message; for a put of a position, the number of its append (from 1)
 --        5 ttl     in milliseconds, '' for ever
---        6 extra   put: 'text' or 'position'; newer: its seq; append: about how many to keep, '' for all;
---                  publish: the channel
+--        6 extra   put: 'text' or 'position'; newer: its seq; trim: about how many to keep; publish: the channel
 -- reply  for each batch one of
 --        { 1, position, … }             applied; a position for each append
 --        { 3, position, … }             applied, but the server does not let a script publish: the client has to
@@ -20,22 +21,102 @@
 --
 -- Redis does not roll back a script that fails, so in each batch every step that can fail comes before the first write,
 -- or is the first write, or is undone. (A server that is out of memory, is a replica, lacks replicas or cannot save
--- refuses a script's first write, and no later one.) Every command counts: Upstash bills also those inside a script.
+-- refuses a script's first write, and no later one.)
 
--- The seq of a value that begins with it, `{"seq":N,` or `{"seq":N}`, as all values of this store do. The client
--- compares any other value, because a JSON parser here might not agree with the client's. Lua is exact up to 15 digits.
-local function leading_seq(json)
-  local digits = string.match(json, '^{"seq":(%d+)[,}]')
-  local plain = digits and #digits <= 15 and (digits == '0' or string.sub(digits, 1, 1) ~= '0')
-  return plain and tonumber(digits)
+local claimed, has_value, value, holds, is_newer, prepare, append, set, remove
+
+local function list(reply, write, there)
+  reply[#reply + 1] = write.n
+  reply[#reply + 1] = there
 end
 
--- The values that are known: of each key its value, false if it has none, nil if it must be read. No other client runs
--- meanwhile, so a value that was read or written here stays known, also for the batches that follow.
+local function apply(writes)
+  if claimed(writes) then
+    return { 1 }
+  end
+
+  -- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
+  -- every one that failed. (Reading a key of another type is an error.) Nothing is written before this step is complete.
+  local refusal, unjudged = { 0 }, { 2 }
+  for _, write in ipairs(writes) do
+    local there = has_value(write) and value(write.key)
+    if write.what == 'newer' then
+      write.due = is_newer(write, there)
+      if write.due == nil then
+        list(unjudged, write, there)
+      end
+    elseif has_value(write) and not holds(write, there) then
+      list(refusal, write, there)
+    end
+  end
+  if #refusal > 1 or #unjudged > 1 then
+    return #refusal > 1 and refusal or unjudged
+  end
+  prepare(writes)
+
+  -- Append: before Set, because a put may store the position of an append. A log that must exist and does not refuses the batch.
+  local positions = append(writes, refusal)
+  if #refusal > 1 then
+    return refusal
+  end
+
+  -- Set: apply the puts. All expectations hold at this point. Deletes and clears come after the writes that need memory: so
+  -- a batch that only removes also works on a server without free memory.
+  for _, write in ipairs(writes) do
+    if write.what == 'put' or write.due then
+      set(write, write.extra == 'position' and positions[tonumber(write.new)] or write.new)
+    end
+  end
+  for _, write in ipairs(writes) do
+    if write.what == 'delete' or write.last then
+      remove(write)
+    end
+  end
+
+  -- Publish: last, so that subscribers are notified only of writes that are applied. No client can read before the script
+  -- has ended, so a subscriber reads all of them. (To a server that refuses PUBLISH, the client sends no such write.)
+  local reply = { 1, unpack(positions) }
+  for _, write in ipairs(writes) do
+    if write.what == 'publish' and type(redis.pcall('PUBLISH', write.extra, write.new)) == 'table' then
+      reply[1] = 3
+    end
+  end
+  return reply
+end
+
+function has_value(write)
+  return write.what == 'check' or write.what == 'put' or write.what == 'delete' or write.what == 'newer'
+end
+
+function holds(write, there)
+  if there then
+    return write.expect ~= 'absent' and there == write.old
+  end
+  return write.expect ~= 'is'
+end
+
+-- Whether a 'newer' is to be written, or nil if only the client can tell. The values of this store begin with their seq,
+-- `{"seq":N,` or `{"seq":N}`. The client compares any other value, because a JSON parser here might not agree with the
+-- client's. Lua is exact up to 15 digits.
+function is_newer(write, there)
+  if not there then
+    return true
+  end
+  if write.expect ~= '' and there == write.old then
+    return write.expect == 'older'
+  end
+  local seq = string.match(there, '^{"seq":([1-9]%d*)[,}]') or string.match(there, '^{"seq":(0)[,}]')
+  if seq and #seq <= 15 then
+    return tonumber(seq) < tonumber(write.extra)
+  end
+end
+
+-- Saves reads: of each key its value, false if it has none, nil if it must be read. No other client runs meanwhile, so a
+-- value that was read or written here stays known, also for the batches that follow.
 local known = {}
 
--- The value of a key. An empty stream, which another program has left, is no log: its name is free, so there is no value.
-local function value(key)
+-- The value of a key. An empty stream, which another program has left, does not count as a log: its name is free.
+function value(key)
   if known[key] == nil then
     local there = redis.pcall('GET', key)
     if type(there) ~= 'table' then
@@ -49,28 +130,41 @@ local function value(key)
   return known[key]
 end
 
-local function has_value(write)
-  return write.what == 'check' or write.what == 'put' or write.what == 'delete' or write.what == 'newer'
+-- Sets the value and the TTL of a put, and returns whether it did. The options after it are those of the command.
+function set(write, new, ...)
+  local done
+  if write.ttl == '' then
+    done = redis.call('SET', write.key, new, ...)
+  else
+    done = redis.call('SET', write.key, new, 'PX', write.ttl, ...)
+  end
+  if done then
+    known[write.key] = new
+  end
+  return done
 end
 
--- A put of an absent key (a lock, a claim), which needs no read.
+-- Saves the read of a batch that is only a put of an absent key (a lock, a claim): SET NX compares and writes. If the key
+-- exists, the steps of `apply` find out what it holds.
 local function is_claim(writes)
   return #writes == 1 and writes[1].what == 'put' and writes[1].expect == 'absent'
 end
 
--- Reads the values of all batches, and the marks of the logs that they append to, with one command. MGET answers nil also
--- for a key of another type, so missing keys are checked with EXISTS, and read one by one if any exists. (A mark that is no
--- text is none.)
+function claimed(writes)
+  return is_claim(writes) and known[writes[1].key] == nil and set(writes[1], writes[1].new, 'NX')
+end
+
+-- Saves a GET for each key: reads the values of all batches, and the marks of the logs that they append to, with one MGET.
+-- It answers nil also for a key of another type, so missing keys are checked with EXISTS, and read one by one if any
+-- exists. (A mark of another type does not count.)
 local function read_ahead(batches)
   local names, is_key, missing = {}, {}, {}
   for _, writes in ipairs(batches) do
     for _, write in ipairs(is_claim(writes) and {} or writes) do
-      local name = has_value(write) and write.key or write.what == 'append' and write.mark
+      local name = has_value(write) and write.key or write.what ~= 'clear' and write.mark
       if name and is_key[name] == nil then
         names[#names + 1] = name
-      end
-      if name then
-        is_key[name] = is_key[name] or has_value(write)
+        is_key[name] = has_value(write)
       end
     end
   end
@@ -93,32 +187,41 @@ local function read_ahead(batches)
   end
 end
 
--- Fails if the user may not run this command. (A server without access control lists does not have the function.)
-local function permit(...)
-  if redis.acl_check_cmd and not redis.acl_check_cmd(...) then
-    error('NOPERM the user may not do all of the batch')
-  end
-end
+-- Finds the last positions of the logs that are to be cleared. (A text in the place of a log is an error.)
+-- Keeps a batch whole: if the user may not run a command of it, it fails before its first write. (Redis has checked KEYS
+-- already. A server without access control lists does not have the function.)
+local COMMANDS = {
+  put = 'SET', newer = 'SET', delete = 'DEL', clear = 'DEL',
+  extend = 'XADD XDEL XLEN DEL',
+  append = 'XADD XDEL XLEN DEL PEXPIRE PERSIST',
+  trim = 'XADD XDEL XLEN DEL PEXPIRE PERSIST XTRIM',
+}
 
--- Sets the value and the TTL of a put, and returns whether it did. The options after it are those of the command.
-local function set(write, new, ...)
-  local done
-  if write.ttl == '' then
-    done = redis.call('SET', write.key, new, ...)
-  else
-    done = redis.call('SET', write.key, new, 'PX', write.ttl, ...)
+function prepare(writes)
+  local function permit(command, key)
+    if redis.acl_check_cmd and not redis.acl_check_cmd(command, key) then
+      error('NOPERM the user may not do all of the batch')
+    end
   end
-  if done then
-    known[write.key] = new
+  for _, write in ipairs(writes) do
+    local newest = write.what == 'clear' and redis.call('XREVRANGE', write.key, '+', '-', 'COUNT', '1')[1]
+    write.last = newest and newest[1]
+    if write.what ~= 'clear' or write.last then
+      for command in string.gmatch(COMMANDS[write.what] or '', '%u+') do
+        permit(command, write.key)
+      end
+    end
+    if write.last then
+      permit('SET', write.mark)
+    end
   end
-  return done
 end
 
 local function failed(reply)
   return type(reply) == 'table' and reply.err
 end
 
--- Removes the records of these appends, and the streams that began with them.
+-- Keeps a batch whole: removes the records of these appends, and the streams that began with them.
 local function undo(appended)
   for _, write in ipairs(appended) do
     redis.call('XDEL', write.key, write.position)
@@ -126,6 +229,28 @@ local function undo(appended)
       redis.call('DEL', write.key)
     end
   end
+end
+
+-- A cleared log leaves its last position under a name of its own, its mark, until the server's clock has passed that position
+-- by this time. A new stream takes its positions from the clock, which may step back, above all with a failover to a server
+-- whose clock is behind. The name of a log may hold a user's id, so the mark does not stay for longer than clocks differ.
+local MARK_MILLIS = 60 * 1000
+
+-- Removes a key, or a log and leaves its mark.
+function remove(write)
+  redis.call('DEL', write.key)
+  known[write.key] = false
+  if not write.last then
+    return
+  end
+  local millis = string.match(write.last, '^%d+')
+  -- A position that no clock reaches, which another program has chosen, has a mark for ever.
+  if #millis > 15 then
+    redis.pcall('SET', write.mark, write.last)
+  else
+    redis.pcall('SET', write.mark, write.last, 'PXAT', string.format('%.0f', millis + MARK_MILLIS))
+  end
+  known[write.mark] = write.last
 end
 
 -- Whether a position is after another one. Their numbers may be too large for a number of Lua, so they are compared as texts.
@@ -138,38 +263,21 @@ local function is_after(position, other)
   return not bound or padded(position) > bound
 end
 
--- A cleared log leaves its last position under a name of its own, its mark, until the server's clock has passed that position
--- by this time. A new stream takes its positions from the clock, which may step back, above all with a failover to a server
--- whose clock is behind. The name of a log may hold a user's id, so the mark does not stay for longer than clocks differ.
-local MARK_MILLIS = 60 * 1000
-
-local function leave_mark(write)
-  local millis = string.match(write.last, '^%d+')
-  -- A position that no clock reaches, which another program has chosen, has a mark for ever.
-  if #millis > 15 then
-    redis.pcall('SET', write.mark, write.last)
-  else
-    redis.pcall('SET', write.mark, write.last, 'PXAT', string.format('%.0f', millis + MARK_MILLIS))
-  end
-  known[write.mark] = write.last
-end
-
--- Adds the record of an append, and trims its log if `trims`; the reply is its position or an error. If the log was cleared
--- and the clock is not after its last position, the record is added once more behind that position.
-local function add(write, trims)
-  local function add_by_clock()
-    if not trims then
-      return redis.pcall('XADD', write.key, '*', 'data', write.new)
-    end
-    return redis.pcall('XADD', write.key, 'MAXLEN', '~', write.extra, '*', 'data', write.new)
+-- Adds the record of an append; the reply is its position, an error, or false if the log must exist and does not. The options
+-- after it are those of the command. If the log was cleared and the clock is not after its last position, the record is
+-- added once more behind that position.
+local function add(write, ...)
+  local command = { 'XADD', write.key, ... }
+  for _, part in ipairs({ '*', 'data', write.new }) do
+    command[#command + 1] = part
   end
   known[write.key] = nil
-  local position, last = add_by_clock(), known[write.mark]
+  local position, last = redis.pcall(unpack(command)), known[write.mark]
   if failed(position) or not last or is_after(position, last) then
     return position
   end
   redis.pcall('XADD', write.key, last, 'data', '')
-  local behind = add_by_clock()
+  local behind = redis.pcall(unpack(command))
   if failed(behind) then
     undo({ { key = write.key, position = position }, { key = write.key, position = last } })
   else
@@ -178,190 +286,63 @@ local function add(write, trims)
   return behind
 end
 
--- Applies one batch.
-local function apply(writes)
-  -- A put of an absent key needs one command. If the key exists, the steps below find out what it holds.
-  if is_claim(writes) and known[writes[1].key] == nil and set(writes[1], writes[1].new, 'NX') then
-    return { 1 }
-  end
-
-  -- Check: compare every expectation with the stored value. If one fails, the batch is refused, and the refusal lists
-  -- every one that failed. (Reading a key of another type is an error. Nothing is written yet.)
-  local refusal, unjudged = { 0 }, { 2 }
-  for _, write in ipairs(writes) do
-    local there = has_value(write) and value(write.key)
-    if write.what == 'newer' then
-      if not there then
-        write.due = true
-      elseif write.expect ~= '' and there == write.old then
-        write.due = write.expect == 'older'
-      else
-        local seq = leading_seq(there)
-        if seq then
-          write.due = seq < tonumber(write.extra)
-        else
-          unjudged[#unjudged + 1] = write.n
-          unjudged[#unjudged + 1] = there
-        end
+-- Adds all records. Returns their positions, or lists in `refusal` the logs that must exist and do not.
+--
+-- Keeps a batch whole: a stream that another program has filled up to the last possible position accepts no record, a text
+-- none at all, and NOMKSTREAM creates no log; then the appends before it are undone. What is trimmed cannot be undone, so
+-- the logs that are trimmed come last.
+-- Saves commands: only the very last append trims at once, the other logs are trimmed after it, and each log gets its TTL
+-- once: the appends to one log keep the same.
+function append(writes, refusal)
+  local appends, appended, positions, kept = {}, {}, {}, {}
+  for _, what in ipairs({ 'extend', 'append', 'trim' }) do
+    for _, write in ipairs(writes) do
+      if write.what == what then
+        appends[#appends + 1] = write
       end
-    elseif has_value(write) then
-      local holds
-      if there then
-        holds = write.expect ~= 'absent' and there == write.old
-      else
-        holds = write.expect ~= 'is'
-      end
-      if not holds then
-        refusal[#refusal + 1] = write.n
-        refusal[#refusal + 1] = there
-      end
-      write.due = write.what == 'put'
     end
   end
-  if #refusal > 1 then
-    return refusal
-  end
-  if #unjudged > 1 then
-    return unjudged
-  end
-  for _, write in ipairs(writes) do
-    if write.what == 'clear' then
-      local newest = redis.call('XREVRANGE', write.key, '+', '-', 'COUNT', '1')[1]
-      write.last = newest and newest[1]
-    end
-  end
-
-  -- The appends to logs that are trimmed, and the others.
-  local whole, trimmed = {}, {}
-  for _, write in ipairs(writes) do
-    if write.what == 'append' then
-      local list = write.extra == '' and whole or trimmed
-      list[#list + 1] = write
-    end
-  end
-  local last = trimmed[#trimmed]
-
-  -- Permit: if the user may not run every command of the batch, fail before the first write. (Redis has checked KEYS
-  -- already.)
-  for _, write in ipairs(writes) do
-    if write.what == 'append' or write.what == 'extend' then
-      permit('XADD', write.key, '*', 'data', '')
-      permit('XDEL', write.key, '0-0')
-      permit('XLEN', write.key)
-      permit('DEL', write.key)
-      if write.what == 'append' then
-        permit('PEXPIRE', write.key, '1000')
-      end
-      if write.what == 'append' and write.ttl == '' then
-        permit('PERSIST', write.key)
-      end
-    elseif write.last then
-      permit('DEL', write.key)
-      permit('SET', write.mark, '')
-    elseif write.due then
-      permit('SET', write.key, '')
-    elseif write.what == 'delete' then
-      permit('DEL', write.key)
-    end
-  end
-  for _, write in ipairs(trimmed) do
-    if write.key ~= last.key then
-      permit('XTRIM', write.key, 'MAXLEN', '1')
-    end
-  end
-
-  -- Append: before Set, because a put may store the position of an append. First to the logs that must exist: NOMKSTREAM
-  -- creates none, and if one is missing, the batch is refused. A stream that another program has filled up to the last
-  -- possible position accepts no record, and a text none at all: then the appends before it are undone. What is trimmed
-  -- cannot be undone: so the logs that are trimmed come last, and only the very last append trims at once. After all
-  -- appends each log gets its length and its TTL once: the appends to one log have the same.
-  local appended, ttls = {}, {}
-  for _, write in ipairs(writes) do
+  for n, write in ipairs(appends) do
     if write.what == 'extend' then
-      local position = redis.pcall('XADD', write.key, 'NOMKSTREAM', '*', 'data', write.new)
-      if failed(position) then
-        undo(appended)
-        error(position)
-      elseif position then
-        known[write.key] = nil
-        write.position = position
-        appended[#appended + 1] = write
-      else
-        refusal[#refusal + 1] = write.n
-        refusal[#refusal + 1] = false
-      end
+      write.position = add(write, 'NOMKSTREAM')
+    elseif #refusal > 1 then
+      break
+    elseif write.what == 'trim' and n == #appends then
+      write.position = add(write, 'MAXLEN', '~', write.extra)
+    else
+      write.position = add(write)
+    end
+    if failed(write.position) then
+      undo(appended)
+      error(write.position)
+    elseif write.position then
+      appended[#appended + 1] = write
+    else
+      list(refusal, write, false)
     end
   end
   if #refusal > 1 then
     undo(appended)
-    return refusal
+    return
   end
-  for _, write in ipairs(trimmed) do
-    whole[#whole + 1] = write
-  end
-  for _, write in ipairs(whole) do
-    local position = add(write, write == last)
-    if failed(position) then
-      undo(appended)
-      error(position)
-    end
-    write.position = position
-    appended[#appended + 1] = write
-    ttls[write.key] = write.ttl
-  end
-  for _, write in ipairs(trimmed) do
-    if write.key ~= last.key then
-      redis.call('XTRIM', write.key, 'MAXLEN', '~', write.extra)
-    end
-  end
-  for key, ttl in pairs(ttls) do
-    if ttl == '' then
-      redis.call('PERSIST', key)
-    else
-      redis.call('PEXPIRE', key, ttl)
-    end
-  end
-  local reply, positions = { 1 }, {}
-  for _, write in ipairs(writes) do
-    if write.position then
-      positions[#positions + 1] = write.position
-      reply[#reply + 1] = write.position
-    end
-  end
-
-  -- Set: apply the puts. All expectations hold at this point.
-  for _, write in ipairs(writes) do
-    if write.due then
-      set(write, write.extra == 'position' and positions[tonumber(write.new)] or write.new)
-    end
-  end
-
-  -- Delete and clear: after the writes that need memory. A batch that only removes also works on a server without free
-  -- memory.
-  for _, write in ipairs(writes) do
-    if write.what == 'delete' then
-      redis.call('DEL', write.key)
-      known[write.key] = false
-    elseif write.last then
-      redis.call('DEL', write.key)
-      known[write.key] = false
-      leave_mark(write)
-    end
-  end
-
-  -- Publish: last, so that subscribers are notified only of writes that are applied. No client can read before the script
-  -- has ended, so a subscriber reads all of them. (For a server that refuses PUBLISH, the client removes this step.)
-  for _, write in ipairs(writes) do
-    if write.what == 'publish' then
-      local heard = redis.pcall('PUBLISH', write.extra, write.new)
-      if type(heard) == 'table' and heard.err then
-        reply[1] = 3
+  for n = #appends, 1, -1 do
+    local write = appends[n]
+    if write.what ~= 'extend' and not kept[write.key] then
+      kept[write.key] = true
+      if write.what == 'trim' and n < #appends then
+        redis.call('XTRIM', write.key, 'MAXLEN', '~', write.extra)
+      end
+      if write.ttl == '' then
+        redis.call('PERSIST', write.key)
+      else
+        redis.call('PEXPIRE', write.key, write.ttl)
       end
     end
   end
-
-  -- Reply: every write is applied.
-  return reply
+  for _, write in ipairs(writes) do
+    positions[#positions + 1] = write.position
+  end
+  return positions
 end
 
 local FIELDS = 6
@@ -378,7 +359,7 @@ while at <= #ARGV do
       named, listed = named + 1, listed + 1
       write.n, write.key = named, KEYS[listed]
     end
-    if write.what == 'append' or write.what == 'clear' then
+    if write.what == 'append' or write.what == 'trim' or write.what == 'clear' then
       listed = listed + 1
       write.mark = KEYS[listed]
     end

@@ -25,7 +25,6 @@ use tokio::time::{Instant, timeout_at};
 use super::encode::Reply;
 use super::replies::{Replies, protocol_error, too_long_reason};
 use super::wire::{ByteStream, Wire};
-use crate::Source;
 
 /// A connection that was idle for longer is closed. NAT gateways and load balancers of AWS drop an idle connection
 /// after 350 s, without notice to either side.
@@ -59,9 +58,9 @@ pub(super) struct Connection {
 /// Why a request has no replies.
 pub(super) enum Unanswered {
     /// The connection broke before any of it was written.
-    NotSent(Source),
+    NotSent(io::Error),
     /// The connection broke after that.
-    Broke(Source),
+    Broke(io::Error),
     /// The reply is longer than this client takes.
     TooLong(String),
     /// The deadline has passed.
@@ -184,10 +183,10 @@ impl State {
     }
 
     /// Why the connection broke.
-    fn source(&self) -> Source {
+    fn source(&self) -> io::Error {
         match self.broke.get() {
-            Some((kind, text)) => io::Error::new(*kind, text.clone()).into(),
-            None => io::Error::new(io::ErrorKind::NotConnected, "the connection has ended").into(),
+            Some((kind, text)) => io::Error::new(*kind, text.clone()),
+            None => io::Error::new(io::ErrorKind::NotConnected, "the connection has ended"),
         }
     }
 }
@@ -231,7 +230,7 @@ impl Progress {
     }
 }
 
-/// A request of which at least one byte was written.
+/// A request with at least one byte on the wire.
 struct Waiting {
     request: Request,
     written: usize,
@@ -248,7 +247,7 @@ impl Waiting {
 struct Driver {
     writer: WriteHalf<Box<dyn ByteStream>>,
     requests: mpsc::UnboundedReceiver<Request>,
-    /// Requests of which nothing was written.
+    /// Requests that are not written yet.
     queued: VecDeque<Request>,
     /// Only the last one may be written in part.
     waiting: VecDeque<Waiting>,
@@ -268,7 +267,7 @@ struct Driver {
 enum Step {
     /// Requests are to be written after a quiet time: let tokio poll the socket first.
     Look,
-    /// Nobody waits for a reply, and nobody can send a request.
+    /// No caller waits for a reply, and none can send a request.
     Done,
 }
 

@@ -46,20 +46,15 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// The script with the first line `head`. Without `publish` it does not contain the PUBLISH command.
-    pub(super) fn new(head: &str, publish: bool) -> Script {
-        const WHOLE: &str = include_str!("commit.lua");
-        let around = || Some((WHOLE.split_once("-- Publish:")?.0, WHOLE.split_once("-- Reply:")?.1));
-        let text = match around() {
-            Some((before, after)) if !publish => [head, before, "--", after].concat(),
-            _ => [head, WHOLE].concat(),
-        };
+    /// The script with the first line `head`.
+    pub(super) fn new(head: &str) -> Script {
+        let text = [head, include_str!("commit.lua")].concat();
         let hash = sha1_smol::Sha1::from(&text).digest().to_string();
         Script { text, hash }
     }
 
     /// The call that applies batches, each with the client's comparisons for it: with the text (which the server then
-    /// keeps), or by the hash alone.
+    /// keeps), or by the hash alone. Without `publish` the publishes are left out.
     pub(super) fn call<'a>(
         &'a self,
         batches: impl Iterator<Item = (&'a Batch, &'a [Judged])>,
@@ -124,9 +119,11 @@ fn fields<'a>(write: &'a Write, judged: &'a [Judged]) -> [Cow<'a, str>; 6] {
         Write::PutIfNewer { seq, json, ttl, .. } => ("newer", json.into(), life(ttl), seq.to_string().into()),
         Write::Append { text, keep: None, .. } => ("extend", text.into(), none(), none()),
         Write::Append { text, keep: Some(keep), .. } => {
-            let trim = keep.about.filter(|about| *about <= MAX_COUNT);
-            let about = trim.map_or("".into(), |about| Cow::from(about.max(1).to_string()));
-            ("append", text.into(), life(&keep.ttl), about)
+            let (what, about) = match keep.about.filter(|about| *about <= MAX_COUNT) {
+                Some(about) => ("trim", about.max(1).to_string().into()),
+                None => ("append", none()),
+            };
+            (what, text.into(), life(&keep.ttl), about)
         }
         Write::Clear { .. } => ("clear", none(), none(), none()),
         Write::Publish { channel, text } => ("publish", text.into(), none(), channel.as_str().into()),
@@ -169,6 +166,7 @@ pub struct ServerError(Error, Cause);
 enum Cause {
     ScriptUnknown,
     HeadRefused,
+    WrongType,
     Known,
     Unknown,
 }
@@ -226,7 +224,7 @@ impl ServerError {
         }
         let code = message.split_whitespace().next().unwrap_or_default();
         let error = if has_code("WRONGTYPE") {
-            Error::wrong_type()
+            return ServerError(Error::wrong_type(), Cause::WrongType);
         } else if says("last possible id") {
             Error::decode("a log that another program filled takes no more records")
         } else if ["WRONGPASS", "NOAUTH", "NOPERM", "Unauthorized"].iter().any(|code| has_code(code))
@@ -261,7 +259,7 @@ impl ServerError {
     }
 
     pub(super) fn is_wrong_type(&self) -> bool {
-        self.0 == Error::wrong_type()
+        self.1 == Cause::WrongType
     }
 
     /// Whether it is none of the known errors.
@@ -284,7 +282,7 @@ pub(super) enum Outcome {
     Unpublished(Commit),
     /// Nothing is written: send the batch again with these comparisons.
     Unjudged(Vec<Judged>),
-    /// Nothing is written: the key exists, and only the script tells whether and how that refuses the batch.
+    /// Nothing is written: the key exists. Only the script shows whether that refuses the batch.
     Exists,
 }
 
@@ -347,7 +345,7 @@ impl Reply {
             Reply::Nil => Ok(None),
             Reply::Text(text) => Ok(Some(text)),
             Reply::Error(error) => Err(error.into()),
-            Reply::Int(_) | Reply::List(_) => Err(Error::unknown("a reply that is no text")),
+            Reply::Int(_) | Reply::List(_) => Err(Error::unknown("a reply that is not a text")),
         }
     }
 
@@ -458,6 +456,7 @@ fn unjudged(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     #[test]
     fn what_passes_is_unavailable_and_was_not_applied() {
@@ -483,7 +482,7 @@ mod tests {
             let error = ServerError::new(message);
             assert!(!error.is_unknown(), "{message}");
             let error = Error::from(error);
-            assert!(matches!(error, Error::Unavailable { maybe_applied: false, .. }), "{message}: {error:?}");
+            assert!(error.is_retryable() && !error.maybe_applied(), "{message}: {error:?}");
         }
     }
 
@@ -503,7 +502,7 @@ mod tests {
         ] {
             let error = ServerError::new(message);
             assert_eq!(error.is_unknown(), unknown, "{message}");
-            assert!(matches!(Error::from(error), Error::Rejected { .. }), "{message}");
+            assert_eq!(Error::from(error).kind(), ErrorKind::Rejected, "{message}");
         }
     }
 
@@ -518,13 +517,5 @@ mod tests {
         ] {
             assert!(ServerError::new(message).is_head_refused(), "{message}");
         }
-    }
-
-    #[test]
-    fn a_script_that_does_not_publish_lacks_the_command() {
-        let (whole, part) = (Script::new("head\n", true), Script::new("head\n", false));
-        assert!(whole.text.starts_with("head\n--") && whole.text.contains("'PUBLISH'"));
-        assert!(part.text.starts_with("head\n--") && part.text.ends_with("\nreturn replies\n"));
-        assert!(!part.text.contains("PUBLISH") && whole.hash != part.hash);
     }
 }

@@ -25,8 +25,8 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::{
-    Batch, BoxStream, Channel, Commit, DEFAULT_TIMEOUT, Error, Expect, Found, Key, Log, Position, Record,
-    Source, Store, Write,
+    Batch, BoxStream, Capabilities, Channel, Commit, DEFAULT_TIMEOUT, Error, Expect, Found, Key, Log,
+    Position, Record, Store, Write,
 };
 use encode::{Command, MAX_COUNT, Reply, ServerError};
 use send::{Form, Loaded};
@@ -60,7 +60,7 @@ trait Transport: Debug + Send + Sync + 'static {
     const SCRIPT_HEAD: &'static str;
 
     /// Sends all commands in one round trip; returns a reply for each, in order.
-    async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure>;
+    async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Error>;
 
     /// Opens a connection for the next request, unless one is idle. No command is sent but those of a login.
     async fn connect(&self, deadline: Instant) -> Result<(), Error>;
@@ -71,27 +71,6 @@ trait Transport: Debug + Send + Sync + 'static {
         channel: &str,
         deadline: Instant,
     ) -> Result<BoxStream<'static, Result<(), Error>>, Error>;
-}
-
-/// A round trip that failed.
-#[derive(Debug)]
-enum Failure {
-    /// The connection broke. A repeatable request may be sent once more, over a new connection. (While a Lambda is
-    /// frozen, the peer closes its pooled connections.)
-    Interrupted(Source),
-    /// Anything else.
-    Final(Error),
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        match failure {
-            Failure::Interrupted(source) => {
-                Error::unknown("the connection broke before the reply was whole").with_source(source)
-            }
-            Failure::Final(error) => error,
-        }
-    }
 }
 
 /// A round trip that brought replies.
@@ -106,8 +85,8 @@ struct Exchange {
 struct Scripted<T> {
     transport: T,
     timeout: Duration,
-    /// The script in its four forms: with or without the first line, with or without PUBLISH.
-    scripts: [Loaded; 4],
+    /// The script without the first line, and with it.
+    scripts: [Loaded; 2],
     /// The server does not accept [`Transport::SCRIPT_HEAD`], or there is none.
     headless: AtomicBool,
     /// The server does not accept a PUBLISH inside a script: it is sent in a second request.
@@ -164,15 +143,15 @@ impl<T: Transport> Scripted<T> {
         deadline: Instant,
     ) -> Result<Exchange, Error> {
         let mut sent = self.transport.send(commands, deadline).await;
-        let resent = repeatable && matches!(sent, Err(Failure::Interrupted(_)));
+        let resent = repeatable && sent.as_ref().is_err_and(Error::is_interrupted);
         if resent {
             sent = self.transport.send(commands, deadline).await;
         }
         match sent {
             Ok(replies) if replies.len() == commands.len() => Ok(Exchange { replies, resent }),
             Ok(_) => Err(Error::unknown("not one reply for each command")),
-            Err(failure) if resent => Err(Error::from(failure).after_a_lost_reply()),
-            Err(failure) => Err(failure.into()),
+            Err(error) if resent => Err(error.after_a_lost_reply()),
+            Err(error) => Err(error),
         }
     }
 
@@ -209,7 +188,7 @@ impl<T: Transport> Store for Scripted<T> {
         if (1..=at_most).contains(&keys.len()) {
             let commands: Vec<_> = keys.iter().map(|key| Command::of([command, key.as_str()])).collect();
             let replies = self.exchange(&commands, true, deadline).await?.replies;
-            // A log or an empty stream, which the script tells apart, or a server that does not have the command.
+            // A log or an empty stream, between which the script distinguishes, or a server that does not have the command.
             let needs_script = |reply: &Reply| matches!(reply, Reply::Error(error) if error.is_wrong_type() || error.is_unknown());
             if !replies.iter().any(needs_script) {
                 return replies.into_iter().map(Reply::text_or_nil).collect();
@@ -295,6 +274,10 @@ impl<T: Transport> Store for Scripted<T> {
 
     async fn connect(&self) -> Result<(), Error> {
         self.transport.connect(self.deadline()).await
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
     }
 
     fn max_value(&self) -> usize {

@@ -106,7 +106,7 @@ impl Pool {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let is_read_only = slots.iter().any(Slot::is_read_only);
         if let Some(slot) = slots.iter().find(|slot| slot.runtime == runtime && slot.large == large) {
-            // An attempt may have ended while nobody waited for it.
+            // An attempt may have ended while no caller waited for it.
             if slot.opening.peek().is_none() {
                 drop(slot.opening.clone().now_or_never());
             }

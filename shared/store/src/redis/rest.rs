@@ -1,7 +1,7 @@
 //! Upstash's REST API: a command is a JSON array, a pipeline an array of those.
 //!
 //! This is a small client of our own. The published one for Rust needs a nightly compiler, supports neither scripts nor
-//! pipelines, and takes a 401 for "somebody else holds the lock". Here every response that is not clearly an answer of
+//! pipelines, and takes a 401 for "another caller holds the lock". Here every response that is not clearly an answer of
 //! Upstash (429, 5xx, a proxy's HTML, an incomplete body) is the error *unavailable*, never a refusal.
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use serde::{Deserialize, de};
 use tokio::time::Instant;
 
 use super::encode::{Command, Reply, ServerError};
-use super::{Failure, Scripted, Transport};
+use super::{Scripted, Transport};
 use crate::{BoxStream, Error, Store, forward};
 use onetap_config::{MAX_DURATION, Secret};
 
@@ -87,7 +87,7 @@ impl Upstash {
 }
 
 impl Store for Upstash {
-    forward!(0: get_all, commit, commit_each, read, watch, connect, max_value);
+    forward!(0: get_all, commit, commit_each, read, watch, connect, capabilities, max_value);
 }
 
 fn address(url: &str, path: &str) -> Result<Uri, Error> {
@@ -97,7 +97,7 @@ fn address(url: &str, path: &str) -> Result<Uri, Error> {
 impl Rest {
     fn request(&self, address: Uri, body: Vec<u8>) -> Result<Request<Bytes>, Error> {
         if body.len() > MAX_REQUEST_BYTES {
-            return Err(Error::TooLarge { size: body.len(), limit: MAX_REQUEST_BYTES });
+            return Err(Error::too_large(body.len(), MAX_REQUEST_BYTES));
         }
         Request::post(address)
             .header(header::AUTHORIZATION, &self.authorization)
@@ -118,7 +118,7 @@ impl Transport for Rest {
     // Without this flag, Upstash locks the whole database while it runs a script.
     const SCRIPT_HEAD: &'static str = "#!lua flags=allow-key-locking\n";
 
-    async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Failure> {
+    async fn send(&self, commands: &[Command<'_>], deadline: Instant) -> Result<Vec<Reply>, Error> {
         // Two quotes and a comma for each part, and mostly no escapes.
         let length = |command: &Command<'_>| command.parts().iter().map(|part| part.len() + 3).sum::<usize>();
         let mut body = Vec::with_capacity(commands.iter().map(|command| length(command) + 3).sum());
@@ -129,26 +129,26 @@ impl Transport for Rest {
                 (&self.pipeline, serde_json::to_writer(&mut body, &commands))
             }
         };
-        written.map_err(|_| Failure::Final(Error::rejected("not JSON")))?;
-        let request = self.request(address.clone(), body).map_err(Failure::Final)?;
+        written.map_err(|_| Error::rejected("not JSON"))?;
+        let request = self.request(address.clone(), body)?;
         let response = self.client.send(request, deadline, MAX_REPLY_BYTES).await.map_err(failure)?;
         let (status, body) = (response.status(), response.body());
         if commands.len() > 1 && status.is_success() {
             if let Ok(answers) = serde_json::from_slice::<Vec<Answer>>(body) {
                 let replies = answers.into_iter().map(|answer| answer.reply(status));
-                return replies.collect::<Result<_, _>>().map_err(Failure::Final);
+                return replies.collect::<Result<_, _>>();
             }
         }
-        match Answer::read(body, status).map_err(Failure::Final)? {
+        match Answer::read(body, status)? {
             one if commands.len() == 1 => Ok(vec![one]),
             // The whole request was refused: that is the reply to each of its commands.
             Reply::Error(error) => Ok(commands.iter().map(|_| Reply::Error(error.clone())).collect()),
-            _ => Err(Failure::Final(unexpected(status))),
+            _ => Err(unexpected(status)),
         }
     }
 
     async fn connect(&self, deadline: Instant) -> Result<(), Error> {
-        self.client.connect(&self.single, deadline).await.map_err(|error| failure(error).into())
+        self.client.connect(&self.single, deadline).await.map_err(failure)
     }
 
     async fn subscribe(
@@ -159,8 +159,7 @@ impl Transport for Rest {
         let address = address(&self.url, &format!("/subscribe/{}", escaped(channel)))?;
         let mut request = self.request(address, Vec::new())?;
         request.headers_mut().insert(header::ACCEPT, header::HeaderValue::from_static("text/event-stream"));
-        let response =
-            self.client.open(request, deadline).await.map_err(|error| Error::from(failure(error)))?;
+        let response = self.client.open(request, deadline).await.map_err(failure)?;
         if response.status() != StatusCode::OK {
             return Err(refused(response, deadline).await);
         }
@@ -278,7 +277,7 @@ fn unexpected(status: StatusCode) -> Error {
         }
         StatusCode::PAYLOAD_TOO_LARGE => Error::rejected("HTTP 413: the request is too large"),
         StatusCode::TOO_MANY_REQUESTS => Error::not_sent("HTTP 429: too many requests"),
-        // Somebody else, such as a proxy, answered. The request may have reached Upstash.
+        // Another server, such as a proxy, answered. The request may have reached Upstash.
         status => Error::unknown(format!("HTTP {} with a body that is no answer", status.as_u16())),
     }
 }
@@ -294,13 +293,11 @@ async fn refused(response: Response<Incoming>, deadline: Instant) -> Error {
     }
 }
 
-fn failure(error: onetap_http::Error) -> Failure {
+fn failure(error: onetap_http::Error) -> Error {
     match error {
-        onetap_http::Error::Interrupted(_) => Failure::Interrupted(error.into()),
-        onetap_http::Error::NotConnected(_) => {
-            Failure::Final(Error::not_sent("no connection").with_source(error))
-        }
-        other => Failure::Final(Error::unknown(other.to_string())),
+        onetap_http::Error::Interrupted(_) => Error::interrupted(error),
+        onetap_http::Error::NotConnected(_) => Error::not_sent("no connection").with_source(error),
+        other => Error::unknown(other.to_string()),
     }
 }
 

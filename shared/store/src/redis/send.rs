@@ -82,8 +82,8 @@ impl<T: Transport> Scripted<T> {
 
     /// Sends the waiting batches in this form. Returns the form for those that must be sent again.
     async fn attempt(&self, waiting: &mut [&mut Sending<'_>], form: Form, deadline: Instant) -> Form {
-        let loaded = &self.scripts[usize::from(form.head) * 2 + usize::from(form.publishes)];
-        let script = loaded.script.get_or_init(|| Script::new(self.head(form), form.publishes));
+        let loaded = &self.scripts[usize::from(form.head)];
+        let script = loaded.script.get_or_init(|| Script::new(self.head(form)));
         let mut with_text = !loaded.seen.load(Ordering::Relaxed);
         let groups = waiting.chunk_by(same_call).flat_map(|group| group.chunks(T::BATCHES_PER_CALL));
         let commands: Vec<_> = groups
@@ -141,7 +141,8 @@ impl<T: Transport> Scripted<T> {
                     }
                     Err(error) => error,
                 };
-                if error.is_script_unknown() {
+                // A server that fails for no known reason may not have loaded the text that it was sent.
+                if error.is_script_unknown() || error.is_unknown() {
                     loaded.seen.store(false, Ordering::Relaxed);
                 }
                 sending.lost |= is_error_of_call && error.is_unknown();

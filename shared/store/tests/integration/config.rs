@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onetap_store::config::Backend;
 use onetap_store::{
-    Batch, Commit, Config, Credentials, DynamoDb, Expect, Key, Memory, Redis, Store, Upstash, open,
+    Backend, Batch, Commit, Config, Credentials, DynamoDb, Expect, Key, Memory, Redis, Store, Upstash, open,
 };
 
 fn config(variables: &[(&str, &str)]) -> Result<Config, String> {
@@ -55,7 +54,6 @@ fn every_wrong_variable_is_named() {
             vec![("STORE", "memory"), ("STORE_TIMEOUT_MS", "1s")],
             "STORE_TIMEOUT_MS: is not a whole number above 0",
         ),
-        (vec![("STORE", "memory"), ("SSE_POLL_MS", "-5")], "SSE_POLL_MS: is not a whole number above 0"),
         (vec![("STORE", "redis")], "REDIS_URL: is not set"),
         (
             vec![("STORE", "redis"), ("REDIS_URL", "localhost:6379")],
@@ -157,11 +155,11 @@ fn an_address_that_nothing_can_connect_to_is_refused_at_the_start() {
 
 #[test]
 fn what_is_unset_has_the_documented_default() {
-    let half_a_second = [("STORE", "memory"), ("STORE_TIMEOUT_MS", "500"), ("SSE_POLL_MS", "500")];
+    let half_a_second = [("STORE", "memory"), ("STORE_TIMEOUT_MS", "500")];
     assert_eq!(config(&half_a_second[..1]).unwrap(), config(&half_a_second).unwrap());
-    let long = [("STORE", "memory"), ("STORE_TIMEOUT_MS", "700"), ("SSE_POLL_MS", "900")];
+    let long = [("STORE", "memory"), ("STORE_TIMEOUT_MS", "700")];
     let set = config(&long[..1]).unwrap().timeout(Duration::from_millis(700));
-    assert_eq!(set.poll_interval(Duration::from_millis(900)), config(&long).unwrap());
+    assert_eq!(set, config(&long).unwrap());
 }
 
 #[test]
@@ -188,6 +186,24 @@ fn the_endpoint_is_the_one_the_sdk_would_read() {
     assert_eq!(read(&[any]), read(&[own_of_any]));
     assert_eq!(read(&[any, own]), read(&[own]));
     assert_eq!(read(&[own, ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")]), read(&[]));
+}
+
+#[test]
+fn only_dynamodb_lacks_shared_logs_and_pub_sub() {
+    let redis = [("STORE", "redis"), ("REDIS_URL", "redis://localhost")];
+    for variables in [&UPSTASH[..], &redis, &[("STORE", "memory")], &DYNAMODB] {
+        let config = config(variables).unwrap();
+        let expected = config.backend() != Backend::DynamoDb;
+        let capabilities = open(&config).unwrap().capabilities();
+        assert_eq!([capabilities.shared_logs, capabilities.pub_sub], [expected; 2], "{variables:?}");
+    }
+}
+
+#[test]
+fn a_backend_is_found_by_its_name() {
+    for backend in Backend::ALL {
+        assert_eq!(backend.name().parse(), Ok(backend));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The promises, on DynamoDB: dynoxide in this process. And what only DynamoDB can do to a log or a batch.
+//! What only DynamoDB can do to a log or a batch.
 
 use crate::support;
 
@@ -8,14 +8,9 @@ use std::time::Duration;
 use onetap_servers::dynamo::call;
 use onetap_servers::{Dynamo, Fault, Proxy, create_table};
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, Credentials, DynamoDb, Error, Expect, Keep, Log, Position, Store, Ttl};
+use onetap_store::{Batch, Commit, Credentials, DynamoDb, Expect, Keep, Log, Position, Store, Ttl};
 use serde_json::{Value, json};
 use support::PATIENT;
-
-onetap_store::promises! {
-    [#[tokio::test(flavor = "multi_thread")]]
-    support::open_dynoxide()
-}
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -212,7 +207,7 @@ async fn keys_that_dynamodb_leaves_unprocessed_are_asked_for_again_after_a_pause
     let error = store.commit(&event).await.expect_err("nothing was read");
     let asked = proxy.requests();
     assert!((2..200).contains(&asked), "asked {asked} times in two seconds");
-    assert!(matches!(error, Error::Unavailable { maybe_applied: false, .. }), "{error:?}");
+    assert!(error.is_retryable() && !error.maybe_applied(), "{error:?}");
     proxy.inject(None);
 
     // For a while: it is all that happens.

@@ -8,14 +8,9 @@ use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, si
 use aws_sigv4::sign::v4::SigningParams;
 use aws_smithy_types::DateTime;
 use aws_smithy_types::date_time::Format;
-use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::extract::State;
-use http::Request;
+use onetap_servers::{Fault, HttpStub};
 use onetap_store::testing::conformance::Names;
 use onetap_store::{Credentials, DynamoDb, Store};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::support;
 
@@ -64,25 +59,10 @@ fn time(text: &str) -> SystemTime {
     DateTime::from_str(&text, Format::DateTime).unwrap().try_into().unwrap()
 }
 
-/// A server that tells what it receives, and has no items. `path` is the path of its address.
-async fn server(path: &str) -> (String, UnboundedReceiver<Received>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (sender, received) = unbounded_channel();
-    let answer = async move |State(sender): State<UnboundedSender<Received>>, request: Request<Body>| {
-        let (head, body) = request.into_parts();
-        let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
-        sender.send(Received { uri: format!("http://{address}{}", head.uri), head, body }).unwrap();
-        "{}"
-    };
-    let app = Router::new().fallback(answer).with_state(sender);
-    tokio::spawn(async { axum::serve(listener, app).await });
-    (format!("http://{address}{path}"), received)
-}
-
 /// What arrives if the store reads two keys, one after the other, with these credentials.
 async fn two_reads(path: &str, token: Option<&str>) -> ([Received; 2], AwsCredentials) {
-    let (url, mut received) = server(path).await;
+    let server = HttpStub::always(Fault::ok("{}"));
+    let url = format!("{}{path}", server.url());
     let credentials = Credentials::new("AKIDEXAMPLE", "secret/key+");
     let credentials =
         token.into_iter().fold(credentials, |credentials, token| credentials.session_token(token));
@@ -92,7 +72,11 @@ async fn two_reads(path: &str, token: Option<&str>) -> ([Received; 2], AwsCreden
     for key in ["鍵", "k"] {
         assert_eq!(store.get(&names.key(key)).await.unwrap(), None);
     }
-    let both = [received.recv().await.unwrap(), received.recv().await.unwrap()];
+    let received = server.received().into_iter().map(|request| {
+        let (head, body) = request.into_parts();
+        Received { uri: format!("{}{}", server.url(), head.uri), head, body: body.to_vec() }
+    });
+    let both = received.collect::<Vec<_>>().try_into().ok().expect("two requests");
     let token = token.map(str::to_owned);
     (both, AwsCredentials::new("AKIDEXAMPLE", "secret/key+", token, None, "test"))
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_servers::{Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
-use onetap_store::lease::Acquire;
+use onetap_store::lease::AcquireOutcome;
 use onetap_store::testing::conformance::Names;
-use onetap_store::testing::{Fault as Trouble, Faulty};
+use onetap_store::testing::{Fault as Trouble, TestStore};
 use onetap_store::{Batch, Commit, Edit, Expect, Found, Keep, Key, Lease, Memory, Store, Values, edit};
 use support::PATIENT;
 
@@ -133,8 +133,8 @@ async fn a_lease_whose_reply_was_lost_and_that_cannot_ask_again_may_be_held() {
     let memory: Arc<dyn Store> = Arc::new(Memory::new());
     let key = Names::new().key("lock");
     let lost = || vec![Trouble::ReplyLost, Trouble::NotSent];
-    let store: Arc<dyn Store> = Faulty::first(Arc::clone(&memory), lost());
-    let error = Lease::acquire(&store, key.clone()).await.expect_err("no answer");
+    let store: Arc<dyn Store> = TestStore::first(Arc::clone(&memory), lost());
+    let error = Lease::acquire(store.clone(), key.clone()).await.expect_err("no answer");
     assert!(error.maybe_applied(), "{error:?}");
     assert!(memory.get(&key).await.unwrap().is_some(), "it is held");
 }
@@ -144,8 +144,8 @@ async fn a_release_whose_reply_was_lost_and_that_cannot_ask_again_may_have_freed
     let memory: Arc<dyn Store> = Arc::new(Memory::new());
     let key = Names::new().key("lock");
     let lost = vec![Trouble::Pass, Trouble::ReplyLost, Trouble::NotSent];
-    let store: Arc<dyn Store> = Faulty::first(Arc::clone(&memory), lost);
-    let Ok(Acquire::Acquired(lease)) = Lease::acquire(&store, key.clone()).await else {
+    let store: Arc<dyn Store> = TestStore::first(Arc::clone(&memory), lost);
+    let Ok(AcquireOutcome::Acquired(lease)) = Lease::acquire(store.clone(), key.clone()).await else {
         panic!("nobody holds it");
     };
     let error = lease.release().await.expect_err("no answer");

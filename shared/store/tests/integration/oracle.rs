@@ -3,60 +3,26 @@
 
 use crate::support;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use onetap_servers::{Dynamo, Redis, create_table, dynamodb_local};
+use onetap_store::testing::TestStore;
 use onetap_store::testing::random::difference_over_time;
-use onetap_store::{
-    Batch, BoxStream, Channel, Commit, Credentials, DynamoDb, Error, Key, Log, Memory, Position, Record,
-    Store,
-};
+use onetap_store::{Credentials, DynamoDb, Memory, Store};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Memory under the paused clock of another runtime, beside which real servers answer in real time.
-#[derive(Debug)]
-struct Clocked {
-    memory: Memory,
-    clock: Handle,
-}
-
-impl Clocked {
-    /// Memory never waits.
-    fn at_once<T>(&self, call: impl Future<Output = T>) -> T {
-        let _clock = self.clock.enter();
-        call.now_or_never().unwrap()
-    }
-}
-
-#[onetap_store::async_trait]
-impl Store for Clocked {
-    async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
-        self.at_once(self.memory.get_all(keys))
-    }
-
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        self.at_once(self.memory.commit(batch))
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        self.at_once(self.memory.commit_each(batches))
-    }
-
-    async fn read(&self, log: &Log, after: Option<Position>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.at_once(self.memory.read(log, after, limit))
-    }
-
-    async fn watch(&self, channel: &Channel) -> Result<BoxStream<'static, Result<(), Error>>, Error> {
-        self.memory.watch(channel).await
-    }
-
-    fn max_value(&self) -> usize {
-        self.memory.max_value()
-    }
+fn clocked(clock: Handle) -> Arc<dyn Store> {
+    TestStore::scripted(Arc::new(Memory::new()), move |call| {
+        let _clock = clock.enter();
+        // Memory never waits.
+        ready(call.send().now_or_never().unwrap())
+    })
 }
 
 /// A clock that stands still until it is moved.
@@ -151,8 +117,7 @@ fn agrees_with_memory<S>(cases: u32, open: impl Future<Output = Aged<S>>) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&(proptest::num::u64::ANY, 1..40usize), |(seed, batches)| {
         let clock = Clock::new();
-        let oracle: Arc<dyn Store> =
-            Arc::new(Clocked { memory: Memory::new(), clock: clock.0.handle().clone() });
+        let oracle: Arc<dyn Store> = clocked(clock.0.handle().clone());
         let pass = async |pause: Duration| {
             clock.pass(pause);
             time.lock().await.pass(pause).await;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use onetap_servers::{Broken, Fault, Proxy, Redis, TcpProxy, Upstash, create_table};
+use onetap_servers::{Broken, Fault, HttpStub, Proxy, Redis, TcpProxy, Upstash, create_table};
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, Error, Expect, Found, Keep, Store, Value};
+use onetap_store::{Batch, Commit, Error, ErrorKind, Expect, Found, Keep, Store, Value};
 use support::{PATIENT, timed};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -66,7 +66,7 @@ fn all_unavailable(errors: &[Error]) {
 
 fn all_rejected(errors: &[Error], reason: &str) {
     for error in errors {
-        assert!(matches!(error, Error::Rejected { .. }) && error.to_string().contains(reason), "{error:?}");
+        assert!(error.kind() == ErrorKind::Rejected && error.to_string().contains(reason), "{error:?}");
     }
 }
 
@@ -94,7 +94,7 @@ fn faults() -> Vec<Fault> {
 #[tokio::test]
 async fn upstash_in_trouble_is_unavailable_and_never_an_answer() {
     for fault in faults() {
-        let server = Broken::start(fault.clone()).await;
+        let server = HttpStub::always(fault.clone());
         let store = support::store(&support::upstash(server.url(), "planted-secret", LIMIT));
         all_unavailable(&errors(&store).await);
         assert!(store.watch(&Names::new().channel("c")).await.is_err(), "{fault:?}");
@@ -108,7 +108,7 @@ async fn dynamodb_in_trouble_is_unavailable_and_never_an_answer() {
         if matches!(&fault, Fault::Status(200, body) if body.contains("other")) {
             continue;
         }
-        let server = Broken::start(fault.clone()).await;
+        let server = HttpStub::always(fault.clone());
         let store = support::store(&support::dynamodb(server.url(), LIMIT));
         all_unavailable(&errors(&store).await);
     }
@@ -159,25 +159,25 @@ async fn a_message_of_any_length_rings_and_a_line_without_end_ends_the_subscript
 async fn a_wrong_token_is_rejected_and_said() {
     let denied = r#"{"error":"WRONGPASS invalid or missing auth token"}"#;
     for body in [denied, "Unauthorized", ""] {
-        let server = Broken::start(Fault::Status(401, body.into())).await;
+        let server = HttpStub::always(Fault::Status(401, body.into()));
         let store = support::store(&support::upstash(server.url(), "planted-secret", PATIENT));
         all_rejected(&errors(&store).await, "the token");
         assert!(store.watch(&Names::new().channel("c")).await.is_err());
     }
     let denied = r#"{"__type":"com.amazon.coral.service#UnrecognizedClientException","message":"no"}"#;
-    let server = Broken::start(Fault::Status(400, denied.into())).await;
+    let server = HttpStub::always(Fault::Status(400, denied.into()));
     all_rejected(&errors(&support::store(&support::dynamodb(server.url(), PATIENT))).await, "credentials");
 }
 
 #[tokio::test]
-async fn a_missing_table_is_rejected_with_the_variable_that_names_it() {
+async fn a_missing_table_is_rejected_as_one_that_does_not_exist() {
     let server = onetap_servers::Dynamo::start().await;
     let store = support::store(&support::dynamodb(server.url(), PATIENT));
     let key = Names::new().key("k");
     let error = store.get(&key).await.unwrap_err();
-    assert!(error.to_string().contains("DYNAMODB_TABLE") && !error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("the table does not exist") && !error.is_retryable(), "{error}");
     let error = store.commit(&Batch::new().put(&key, Expect::Absent, "v", HOUR)).await.unwrap_err();
-    assert!(error.to_string().contains("DYNAMODB_TABLE"), "{error}");
+    assert!(error.to_string().contains("the table does not exist"), "{error}");
 }
 
 #[tokio::test]
@@ -238,18 +238,21 @@ async fn connecting_ahead_fails_within_the_limit_where_there_is_no_connection() 
 /// Connects ahead, several times, through a proxy that counts.
 async fn connect_ahead(store: &Arc<dyn Store>, proxy: &TcpProxy) {
     let (first, second) = tokio::join!(store.connect(), store.connect());
-    assert_eq!((first, second, store.connect().await), (Ok(()), Ok(()), Ok(())));
+    assert_eq!((first.is_ok(), second.is_ok(), store.connect().await.is_ok()), (true, true, true));
     proxy.accepted(1).await;
     assert_eq!(proxy.connections(), 1);
 }
 
 /// The first call comes over the connection that was opened ahead. One that was closed since is replaced.
 async fn call_over_it(store: &Arc<dyn Store>, proxy: &TcpProxy) {
-    assert_eq!(store.get(&Names::new().key("k")).await, Ok(None));
+    assert_eq!(store.get(&Names::new().key("k")).await.unwrap(), None);
     assert_eq!(proxy.connections(), 1);
     blocked(|| proxy.cut());
-    assert_eq!((store.connect().await, store.get(&Names::new().key("k")).await), (Ok(()), Ok(None)));
-    assert_eq!(store.get(&Names::new().key("k")).await, Ok(None));
+    assert_eq!(
+        (store.connect().await.is_ok(), store.get(&Names::new().key("k")).await.unwrap()),
+        (true, None)
+    );
+    assert_eq!(store.get(&Names::new().key("k")).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -297,7 +300,7 @@ async fn a_call_waits_for_the_connection_that_is_being_opened() {
     let store = support::store(&support::redis(proxy.url(), PATIENT));
     let key = Names::new().key("k");
     let (connected, got) = tokio::join!(store.connect(), store.get(&key));
-    assert_eq!((connected, got, proxy.connections()), (Ok(()), Ok(None), 1));
+    assert_eq!((connected.is_ok(), got.unwrap(), proxy.connections()), (true, None, 1));
 }
 
 #[tokio::test]
@@ -314,7 +317,7 @@ async fn a_server_that_accepts_and_never_answers_costs_the_limit_and_no_more() {
         // Once more on a clock that moves only when there is nothing left to do.
         tokio::time::pause();
         all_unavailable(&errors_within(&store, exactly(LIMIT)).await);
-        if environment[0].1 != "dynamodb" {
+        if store.capabilities().pub_sub {
             let (watched, took) = timed(store.watch(&Names::new().channel("c"))).await;
             assert!(watched.is_err() && took <= exactly(LIMIT), "{took:?}");
         }
@@ -328,7 +331,7 @@ async fn a_redis_that_stops_answering_costs_the_limit_and_comes_back() {
     let server = Redis::start().await;
     let store = support::store(&support::redis(server.url(), PATIENT));
     let key = Names::new().key("k");
-    assert_eq!(store.get(&key).await, Ok(None));
+    assert_eq!(store.get(&key).await.unwrap(), None);
     server.pause();
     tokio::time::pause();
     all_unavailable(&errors_within(&store, exactly(PATIENT)).await);
@@ -345,7 +348,7 @@ async fn a_wrong_password_is_rejected() {
     let url = server.url().replace("redis://", "redis://:planted@");
     let store = support::store(&support::redis(url, PATIENT));
     let error = store.get(&Names::new().key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::Rejected { .. }) && !error.to_string().contains("planted"), "{error}");
+    assert!(error.kind() == ErrorKind::Rejected && !error.to_string().contains("planted"), "{error}");
 }
 
 /// The tests below run on one thread: while it is blocked, nothing of ours can notice that the other side hung up,
@@ -358,9 +361,9 @@ fn blocked(close: impl FnOnce()) {
 async fn works_after(store: &Arc<dyn Store>, close: impl Fn()) {
     let names = Names::new();
     let (key, log) = (names.key("k"), names.log("l"));
-    assert_eq!(store.get(&key).await, Ok(None));
+    assert_eq!(store.get(&key).await.unwrap(), None);
     blocked(&close);
-    assert_eq!(store.get(&key).await, Ok(None), "get");
+    assert_eq!(store.get(&key).await.unwrap(), None, "get");
     blocked(&close);
     let claim = Batch::new().put(&key, Expect::Absent, "mine", HOUR);
     assert!(matches!(store.commit(&claim).await, Ok(Commit::Applied(_))), "claim");
@@ -417,7 +420,7 @@ async fn a_request_that_is_polled_and_then_held_does_not_hold_up_others() {
     let proxy = TcpProxy::start(redis.addr()).await;
     let store = support::store(&support::redis(proxy.url(), 2 * PATIENT));
     let names = Names::new();
-    assert_eq!(store.get(&names.key("warm")).await, Ok(None));
+    assert_eq!(store.get(&names.key("warm")).await.unwrap(), None);
     proxy.stall(true);
     let other = tokio::spawn({
         let (store, key) = (Arc::clone(&store), names.key("other"));
@@ -433,7 +436,8 @@ async fn a_request_that_is_polled_and_then_held_does_not_hold_up_others() {
     proxy.stall(false);
     let both = async { (other.await.unwrap(), store.get(&names.key("later")).await) };
     let both = tokio::time::timeout(Duration::from_millis(PATIENT), both).await;
-    assert_eq!(both.expect("they wait for the held request"), (Ok(None), Ok(None)));
+    let (first, second) = both.expect("they wait for the held request");
+    assert_eq!((first.unwrap(), second.unwrap()), (None, None));
     drop(held);
 }
 
@@ -454,7 +458,7 @@ async fn a_connection_that_answered_readonly_is_not_used_again() {
         redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).exec_async(&mut direct).await.unwrap();
         proxy.redirect(old.addr());
         proxy.cut();
-        assert_eq!(store.get(&names.key("warm")).await, Ok(None));
+        assert_eq!(store.get(&names.key("warm")).await.unwrap(), None);
         // The primary is demoted. The connection to it lives on; a new one leads to the server that was promoted.
         redis::cmd("REPLICAOF").arg(&["127.0.0.1", "1"]).exec_async(&mut direct).await.unwrap();
         proxy.redirect(new.addr());
@@ -613,7 +617,7 @@ async fn a_transaction_conflict_is_contention_and_no_refusal() {
     assert!(store.commit(&pair).await.expect_err("throttled").is_retryable());
     let store = support::store(&support::dynamodb(proxy.url(), PATIENT));
     proxy.inject(Some(canceled("ValidationError")));
-    assert!(matches!(store.commit(&pair).await, Err(Error::Rejected { .. })));
+    assert!(store.commit(&pair).await.is_err_and(|error| error.kind() == ErrorKind::Rejected));
 }
 
 #[tokio::test]

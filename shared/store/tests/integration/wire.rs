@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use onetap_servers::{Dynamo, Proxy, Redis, Upstash, create_table};
-use onetap_store::lease::Acquire;
+use onetap_store::lease::AcquireOutcome;
 use onetap_store::testing::conformance::Names;
-use onetap_store::{Batch, Commit, Error, Expect, Keep, Lease, Store, Value};
+use onetap_store::{Batch, Commit, Error, ErrorKind, Expect, Keep, Lease, Store, Value};
 use support::PATIENT;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -26,10 +26,14 @@ fn event(names: &Names, job: usize, seq: u64) -> Batch {
 }
 
 async fn lock_and_release(store: &Arc<dyn Store>, names: &Names) {
-    let Acquire::Acquired(lease) = Lease::acquire(store, names.key("lock")).await.unwrap() else {
+    let AcquireOutcome::Acquired(lease) = Lease::acquire(store.clone(), names.key("lock")).await.unwrap()
+    else {
         panic!("held");
     };
-    assert!(matches!(Lease::acquire(store, names.key("lock")).await, Ok(Acquire::Held { .. })));
+    assert!(matches!(
+        Lease::acquire(store.clone(), names.key("lock")).await,
+        Ok(AcquireOutcome::Held { .. })
+    ));
     let _ = lease.release().await.unwrap();
 }
 
@@ -85,7 +89,8 @@ async fn a_request_over_8_mb_is_split_and_one_over_10_mb_is_too_large() {
     let swollen = "\u{1}".repeat(2_000_000);
     let error =
         store.commit(&Batch::new().put(&names.key("k"), Expect::Absent, swollen, HOUR)).await.unwrap_err();
-    assert!(matches!(error, Error::TooLarge { limit: 10_000_000, .. }), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(error.to_string().ends_with("its limit of 10000000"), "{error}");
     assert_eq!(gateway.requests(), 3, "nothing was sent");
 }
 
@@ -176,11 +181,8 @@ async fn a_key_of_another_type_stops_the_script_before_it_writes() {
     ];
     for batch in batches {
         let error = store.commit(&batch).await.unwrap_err();
-        assert!(
-            matches!(&error, Error::Decode { reason, .. } if reason.starts_with("WRONGTYPE")),
-            "{error:?}"
-        );
-        assert_eq!(store.get(&first).await, Ok(None), "{batch:?} left half of itself behind");
+        assert!(error.kind() == ErrorKind::Decode && error.to_string().contains(": WRONGTYPE"), "{error:?}");
+        assert_eq!(store.get(&first).await.unwrap(), None, "{batch:?} left half of itself behind");
     }
     let kept: Vec<String> =
         redis::cmd("LRANGE").arg(list.as_str()).arg(0).arg(-1).query_async(&mut connection).await.unwrap();

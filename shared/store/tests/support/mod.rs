@@ -16,7 +16,7 @@ pub type Environment = Vec<(&'static str, String)>;
 /// The store that these variables name.
 pub fn store(environment: &Environment) -> Arc<dyn Store> {
     let lookup = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, value)| value.clone());
-    open(&Config::from_lookup(lookup).unwrap()).unwrap()
+    open(&Config::from_lookup(lookup).unwrap().poll_interval(Duration::from_millis(20))).unwrap()
 }
 
 pub fn redis(url: String, timeout_ms: u64) -> Environment {
@@ -41,7 +41,6 @@ pub fn dynamodb(url: String, timeout_ms: u64) -> Environment {
         ("AWS_ACCESS_KEY_ID", "test".into()),
         ("AWS_SECRET_ACCESS_KEY", "test".into()),
         ("STORE_TIMEOUT_MS", timeout_ms.to_string()),
-        ("SSE_POLL_MS", "20".into()),
     ]
 }
 

@@ -5,4 +5,3 @@ mod forecast;
 mod forecasts;
 mod places;
 mod providers;
-mod support;

@@ -1,18 +1,18 @@
 //! The providers against a local server: what they ask, and what they make of every kind of answer.
 
-use crate::support;
-
 use std::time::Duration;
 
 use onetap_config::{Secret, Variables};
+use onetap_servers::{Fault, HttpStub};
 use onetap_weather::{
     Config, Error, Forecast, ForecastAges, Moment, Place, Provider, ProviderConfig, Sample, places,
 };
-use support::{CWA, OPEN_METEO, Says, Server};
 use tokio::time::Instant;
 
 /// More than any machine needs to connect and to send.
 const HOUR: Duration = Duration::from_secs(3600);
+const CWA: &str = include_str!("../fixtures/cwa.json");
+const OPEN_METEO: &str = include_str!("../fixtures/open-meteo.json");
 const KEY: &str = "CWA-PLANTED/KEY";
 
 fn xinyi() -> &'static Place {
@@ -40,19 +40,24 @@ fn at(forecast: Forecast, time: &str) -> String {
     Forecast { fetched: now, ..forecast }.text(now)
 }
 
+/// The target of every request so far: path and query.
+fn targets(server: &HttpStub) -> Vec<String> {
+    server.received().iter().map(|request| request.uri().to_string()).collect()
+}
+
 /// Each provider's verdict on one answer.
-async fn verdicts(says: Says) -> [Result<Forecast, Error>; 2] {
-    let server = Server::start(says);
-    let [cwa, open_meteo] = configs(&server.url);
+async fn verdicts(says: Fault) -> [Result<Forecast, Error>; 2] {
+    let server = HttpStub::always(says);
+    let [cwa, open_meteo] = configs(&server.url());
     [ask(&cwa, xinyi(), soon()).await, ask(&open_meteo, xinyi(), soon()).await]
 }
 
 #[tokio::test]
 async fn cwa_is_asked_for_one_township_and_three_elements_of_its_county() {
-    let server = Server::start(Says::Status(200, CWA.to_owned()));
-    let forecast = ask(&configs(&server.url)[0], xinyi(), soon()).await.unwrap();
+    let server = HttpStub::always(Fault::ok(CWA));
+    let forecast = ask(&configs(&server.url())[0], xinyi(), soon()).await.unwrap();
     assert_eq!(
-        server.requests(),
+        targets(&server),
         ["/api/v1/rest/datastore/F-D0047-061?Authorization=CWA%2DPLANTED%2FKEY&format=JSON\
           &LocationName=%E4%BF%A1%E7%BE%A9%E5%8D%80\
           &ElementName=%E6%BA%AB%E5%BA%A6,3%E5%B0%8F%E6%99%82%E9%99%8D%E9%9B%A8%E6%A9%9F%E7%8E%87,\
@@ -95,17 +100,17 @@ async fn a_provider_connects_ahead_of_its_first_forecast_and_sends_nothing() {
 
 #[tokio::test]
 async fn every_county_has_a_dataset_of_its_own() {
-    let server = Server::start(Says::Status(200, CWA.to_owned()));
+    let server = HttpStub::always(Fault::ok(CWA));
     let mut counties = Vec::new();
     for place in places::all() {
         if !counties.contains(&place.county()) {
             counties.push(place.county());
             // The answer is 信義區's, so all the others are refused; the question is what counts.
-            let _ = ask(&configs(&server.url)[0], place, soon()).await;
+            let _ = ask(&configs(&server.url())[0], place, soon()).await;
         }
     }
     let mut datasets: Vec<String> =
-        server.requests().iter().map(|target| target.split('?').next().unwrap().to_owned()).collect();
+        targets(&server).iter().map(|target| target.split('?').next().unwrap().to_owned()).collect();
     datasets.sort();
     let expected: Vec<String> =
         (0..22).map(|n| format!("/api/v1/rest/datastore/F-D0047-{:03}", 4 * n + 1)).collect();
@@ -114,11 +119,11 @@ async fn every_county_has_a_dataset_of_its_own() {
 
 #[tokio::test]
 async fn open_meteo_is_asked_for_two_days_of_hours_in_taipei() {
-    let server = Server::start(Says::Status(200, OPEN_METEO.to_owned()));
-    let forecast = ask(&configs(&server.url)[1], xinyi(), soon()).await.unwrap();
+    let server = HttpStub::always(Fault::ok(OPEN_METEO));
+    let forecast = ask(&configs(&server.url())[1], xinyi(), soon()).await.unwrap();
     let (latitude, longitude) = (xinyi().latitude(), xinyi().longitude());
     assert_eq!(
-        server.requests(),
+        targets(&server),
         [format!(
             "/v1/forecast?latitude={latitude}&longitude={longitude}\
              &hourly=temperature_2m,precipitation_probability,weather_code\
@@ -152,7 +157,7 @@ async fn an_error_status_is_told_by_its_kind() {
         (500, Error::Unavailable),
         (503, Error::Unavailable),
     ] {
-        let says = Says::Status(status, r#"{"message":"no"}"#.to_owned());
+        let says = Fault::Status(status, r#"{"message":"no"}"#.to_owned());
         assert_eq!(verdicts(says).await, [Err(error), Err(error)], "{status}");
     }
 }
@@ -186,26 +191,24 @@ async fn an_answer_that_is_no_forecast_is_a_bad_answer() {
         "x".repeat(3 << 20),
     ] {
         let start: String = body.chars().take(60).collect();
-        let answers = verdicts(Says::Status(200, body)).await;
+        let answers = verdicts(Fault::ok(body)).await;
         assert_eq!(answers, [Err(Error::BadAnswer), Err(Error::BadAnswer)], "{start}");
     }
 }
 
 #[tokio::test]
 async fn a_broken_connection_is_unavailable_and_silence_is_late() {
-    let half = verdicts(Says::HalfOf(CWA.to_owned())).await;
+    let half = verdicts(Fault::HalfBody).await;
     assert_eq!(half, [Err(Error::Unavailable), Err(Error::Unavailable)]);
 
     let nobody = configs("http://127.0.0.1:1");
     assert_eq!(ask(&nobody[0], xinyi(), soon()).await, Err(Error::Unavailable));
 
-    let server = Server::start(Says::Silence);
-    for (n, config) in configs(&server.url).into_iter().enumerate() {
+    let server = HttpStub::always(Fault::Hang);
+    for (n, config) in configs(&server.url()).into_iter().enumerate() {
         let deadline = Instant::now() + HOUR;
         let asked = tokio::spawn(async move { ask(&config, xinyi(), deadline).await });
-        while server.requests().len() == n {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        server.until_received(n + 1).await;
         // The question has arrived, and nobody will answer it: the time passes at once.
         tokio::time::pause();
         assert_eq!(asked.await.unwrap(), Err(Error::Late));
@@ -222,8 +225,8 @@ async fn values_that_are_unknown_or_odd_leave_a_gap_and_not_a_failure() {
         .replace(r#""ProbabilityOfPrecipitation": "80""#, r#""ProbabilityOfPrecipitation": "-99""#)
         .replace(r#""WeatherCode": "11""#, r#""WeatherCode": "x""#)
         .replace(r#""ProbabilityOfPrecipitation": "70""#, r#""ProbabilityOfPrecipitation": null"#);
-    let server = Server::start(Says::Status(200, odd));
-    let forecast = ask(&configs(&server.url)[0], xinyi(), soon()).await.unwrap();
+    let server = HttpStub::always(Fault::ok(odd));
+    let forecast = ask(&configs(&server.url())[0], xinyi(), soon()).await.unwrap();
     let text = at(forecast, "2026-03-01T15:00");
     let lines: Vec<&str> = text.lines().take(3).collect();
     assert_eq!(lines, ["臺北市信義區", "⛈️ 15-18 🌡️22°💧--%", "❔ 18-21 🌡️20°💧--%"]);
@@ -231,8 +234,8 @@ async fn values_that_are_unknown_or_odd_leave_a_gap_and_not_a_failure() {
 
 #[tokio::test]
 async fn no_error_and_no_debug_names_the_key_or_the_address() {
-    let server = Server::start(Says::Status(401, String::new()));
-    let config = &configs(&server.url)[0];
+    let server = HttpStub::always(Fault::Status(401, String::new()));
+    let config = &configs(&server.url())[0];
     let error = ask(config, xinyi(), soon()).await.unwrap_err();
     let provider = config.open(&onetap_http::Client::new());
     let said = format!("{error} {error:?} {config:?} {provider:?}");

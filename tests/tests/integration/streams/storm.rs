@@ -11,10 +11,10 @@ use job_events::{Config, JobEvents};
 use onetap_bus::Stages;
 use onetap_config::Secret;
 use onetap_local::client::Client;
-use onetap_servers::HttpFunction;
+use onetap_servers::HttpStub;
 use onetap_sqs::{SqsEvent, poll};
 use onetap_store::testing::random::Random;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_store::testing::{Fault, TestStore};
 use onetap_store::{Log, read_to_end};
 use onetap_tests::functions::JOB_SECRET;
 use queue_consumer::QueueConsumer;
@@ -133,7 +133,7 @@ impl Streams {
 /// A process of its own; in memory a task, on a store that takes its time, so that there is a middle to die in.
 fn consumer(store: &RestartingStore, stages: Option<&'static str>) -> Worker {
     let Some(variables) = store.variables() else {
-        let slow = Faulty::new(store.open(), |call| {
+        let slow = TestStore::faulty(store.open(), |call| {
             let time = Duration::from_millis(5 + call as u64 % 20);
             if call % 2 == 0 { Fault::SentLate(time) } else { Fault::AnsweredLate(time) }
         });
@@ -149,7 +149,7 @@ fn consumer(store: &RestartingStore, stages: Option<&'static str>) -> Worker {
 /// answers for the batch.
 fn double(store: &RestartingStore, stages: Option<&'static str>) -> Worker {
     let config = queue_consumer::Config { stages: table(stages), ..Default::default() };
-    Worker::task(QueueConsumer::new(Faulty::new(store.open(), |_| Fault::ReplyLost), config))
+    Worker::task(QueueConsumer::new(TestStore::faulty(store.open(), |_| Fault::ReplyLost), config))
 }
 
 /// The stages that this JSON describes, or the usual ones.
@@ -167,7 +167,7 @@ pub async fn storm(store: &mut RestartingStore, size: &Size, seed: u64) -> Outco
     let gateways = streams.each_ref().map(|streams| {
         let gateways = Arc::new([SHORT, LONG].map(|longest| gateway(store, &stages, longest)));
         let streams = streams.clone();
-        HttpFunction::start(move |request| {
+        HttpStub::serving(move |request| {
             let (gateways, streams) = (gateways.clone(), streams.clone());
             async move {
                 let longest = usize::from(!streams.is_next_short());

@@ -159,7 +159,7 @@ async fn the_guide_counts_what_a_client_of_a_stream_costs_on_dynamodb() {
     let servers = Environment::start(Backend::DynamoDb).await;
     let url = servers.lookup("AWS_ENDPOINT_URL_DYNAMODB").unwrap();
     let proxy = Proxy::start(&url).await;
-    let bus = Bus::new(servers.store(), Config { shard_streams: false, ..Config::default() });
+    let bus = Bus::new(servers.store(), Config::default());
     publish(&bus, "job-1", 10).await;
 
     let servers = servers.with("SSE_POLL_MS", "3600000");

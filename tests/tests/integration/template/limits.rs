@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use onetap_bus::Job;
 use onetap_config::Variables;
 use onetap_sqs::{Queue, poll};
-use onetap_store::testing::{Fault, Faulty};
-use onetap_store::{Batch, Commit, Error, Memory, Store, Write, forward};
+use onetap_store::testing::{Fault, TestStore};
+use onetap_store::{Batch, Memory, Store, Write};
 use onetap_tests::functions::{Function, root};
 use queue_consumer::QueueConsumer;
 use tokio::time::{Instant, sleep};
@@ -95,7 +94,7 @@ async fn an_outage_of_an_hour_needs_no_hand() {
         let stack = Template::read().with(&[ORIGIN, ("QueueType", kind)]);
         let (queue, dead) = modelled(&stack, name);
         let down = Arc::new(AtomicBool::new(true));
-        let store = Faulty::new(Arc::new(Memory::new()), {
+        let store = TestStore::faulty(Arc::new(Memory::new()), {
             let down = Arc::clone(&down);
             move |_| if down.load(Ordering::SeqCst) { Fault::NotSent } else { Fault::Pass }
         });
@@ -145,30 +144,13 @@ const HELD_UP: Duration = Duration::from_secs(180);
 const BESIDE: u32 = 9;
 
 /// A store in which one event finds a bug: the one whose number is 19.
-#[derive(Debug)]
-struct Buggy(Memory);
-
-impl Buggy {
-    fn look(batches: &[Batch]) {
-        let is_fatal =
-            |write: &Write| matches!(write, Write::Append { text, .. } if text.contains("\"seq\":19,"));
-        assert!(!batches.iter().any(|batch| batch.writes().iter().any(is_fatal)), "a bug, on purpose");
-    }
-}
-
-#[async_trait]
-impl Store for Buggy {
-    async fn commit(&self, batch: &Batch) -> Result<Commit, Error> {
-        Buggy::look(std::slice::from_ref(batch));
-        self.0.commit(batch).await
-    }
-
-    async fn commit_each(&self, batches: &[Batch]) -> Vec<Result<Commit, Error>> {
-        Buggy::look(batches);
-        self.0.commit_each(batches).await
-    }
-
-    forward!(0: get_all, read, watch, connect, max_value);
+fn buggy() -> Arc<dyn Store> {
+    let is_fatal =
+        |write: &Write| matches!(write, Write::Append { text, .. } if text.contains("\"seq\":19,"));
+    TestStore::scripted(Arc::new(Memory::new()), move |call| async move {
+        assert!(!call.batches().iter().flat_map(Batch::writes).any(is_fatal), "a bug, on purpose");
+        call.send().await
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,7 +158,7 @@ async fn a_record_that_always_panics_holds_up_its_fifo_group_for_minutes() {
     const BEHIND: u32 = 40;
     let stack = Template::read().with(&[ORIGIN, ("QueueType", "fifo")]);
     let (queue, dead) = modelled(&stack, "jobs.fifo");
-    let store = Arc::new(Buggy(Memory::new()));
+    let store = buggy();
     let event = |n: u32, seq| {
         format!(
             r#"{{"job_id":"job-{n}","domain":"scan","stage":"vision","seq":{seq},"data":{{}},"timestamp":"2025-11-03T08:15:30Z"}}"#

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use onetap_config::{Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_servers::HttpFunction;
+use onetap_servers::HttpStub;
 use onetap_telemetry::Recorder;
 use onetap_tests::functions::Function;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ async fn refused(stack: &Stack) {
 
 /// There is pub/sub only on Redis. Here Upstash has an empty log, and refuses to be subscribed to.
 async fn not_subscribed(stack: &Stack) {
-    let upstash = HttpFunction::start(async |request: Request<Bytes>| {
+    let upstash = HttpStub::serving(async |request: Request<Bytes>| {
         let status = if request.uri().path().starts_with("/subscribe/") { 503 } else { 200 };
         Response::builder().status(status).body(Full::from(r#"{"result":[]}"#)).unwrap()
     });

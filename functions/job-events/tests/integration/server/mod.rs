@@ -17,8 +17,8 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use job_events::{Config, JobEvents, token};
 use onetap_bus::{Bus, Job};
 use onetap_config::Secret;
-use onetap_servers::HttpFunction;
-use onetap_store::testing::{Fault, Faulty};
+use onetap_servers::HttpStub;
+use onetap_store::testing::{Fault, TestStore};
 use onetap_store::{Batch, Commit};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ impl Server {
         let world = World::memory().await;
         let store_is_down = Arc::new(AtomicBool::new(false));
         let down = Arc::clone(&store_is_down);
-        let store = Faulty::new(world.store.clone(), move |_| {
+        let store = TestStore::faulty(world.store.clone(), move |_| {
             if down.load(Ordering::SeqCst) { Fault::NotSent } else { Fault::Pass }
         });
         let config = Config { max, grace, allow_origin: HeaderValue::from_static("*"), ..config() };
@@ -94,7 +94,7 @@ impl Server {
             requests: Mutex::default(),
             cuts: watch::channel(0).0,
         });
-        let server = HttpFunction::start(move |request| {
+        let server = HttpStub::serving(move |request| {
             let state = Arc::clone(&state);
             async move { state.answer(request).await }
         });
