@@ -1,6 +1,7 @@
 //! What needs more than one crate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
+mod contributing;
 mod crash_points;
 mod crates;
 mod docs;
