@@ -39,6 +39,11 @@ impl Date {
         self.0.day()
     }
 
+    /// How many days ago the Monday of its week was.
+    pub fn weekday(self) -> u8 {
+        self.0.weekday().number_days_from_monday()
+    }
+
     /// The date `days` earlier; `None` before the year 1.
     pub fn days_ago(self, days: u16) -> Option<Date> {
         self.0.checked_sub(SignedDuration::days(days.into())).and_then(Date::in_range)
