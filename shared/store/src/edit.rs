@@ -110,6 +110,12 @@ impl Values {
     }
 }
 
+impl FromIterator<(Key, Option<String>)> for Values {
+    fn from_iter<I: IntoIterator<Item = (Key, Option<String>)>>(read: I) -> Values {
+        Values(read.into_iter().collect())
+    }
+}
+
 impl fmt::Debug for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Values").field("keys", &self.0.len()).finish_non_exhaustive()
@@ -121,6 +127,8 @@ impl fmt::Debug for Values {
 #[must_use = "an edit does nothing until it is applied"]
 pub struct Edit<'a> {
     keys: Vec<Key>,
+    /// What the caller has read.
+    known: Option<Values>,
     guess: bool,
     idempotent: bool,
     deadline: Option<Instant>,
@@ -142,6 +150,12 @@ impl<'a> Edit<'a> {
     /// where it is not.
     pub fn guessing_absent(self) -> Edit<'a> {
         Edit { guess: true, ..self }
+    }
+
+    /// Begins with what the caller has read, perhaps in the round trip of another request, instead of a read of its own. A value
+    /// that has changed since is a conflict like any other.
+    pub fn knowing(self, known: Values) -> Edit<'a> {
+        Edit { known: Some(known), ..self }
     }
 
     /// Declares that taking the step twice is as good as once, as for a step that sets fields or deletes. After a lost reply
@@ -226,6 +240,9 @@ impl<'a> Edit<'a> {
     }
 
     async fn read<T>(&self, writer: &mut impl Writer<T>) -> Result<Values, crate::Error> {
+        if let Some(known) = &self.known {
+            return Ok(known.clone());
+        }
         if self.guess || self.keys.is_empty() {
             return Ok(Values::default());
         }
