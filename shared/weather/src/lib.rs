@@ -18,6 +18,6 @@ pub use forecast::{Forecast, Period, Sky};
 pub use forecasts::{ForecastOutcome, Forecasts, LookedUp, ToStore};
 pub use onetap_calendar::Moment;
 pub use open_meteo::OpenMeteo;
-pub use places::{Found, Place};
+pub use places::{Found, Place, Search};
 pub use provider::{Error, Provider};
 pub use sample::Sample;

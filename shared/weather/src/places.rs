@@ -1,9 +1,16 @@
 //! The places that the forecasts are for: finds one of Taiwan's 368 townships by name, by address or by position.
 //!
 //! The data is `data/places.csv`, made by `data/make-places`: the formal name (臺, not 台) of each township, a reference
-//! point inside it, and the distance in kilometres from that point to the farthest part of the township.
+//! point inside it, and the distance in kilometres from that point to the farthest part of the township. What people
+//! call them besides is in `data/aliases.csv`.
+
+mod names;
+mod search;
+mod words;
 
 use std::sync::LazyLock;
+
+pub use search::{Found, MAX_CHOICES, Search, search};
 
 /// A township: 鄉, 鎮, 市 or 區.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,20 +25,6 @@ pub struct Place {
 
 static PLACES: LazyLock<Vec<Place>> =
     LazyLock::new(|| include_str!("../data/places.csv").lines().skip(1).filter_map(Place::row).collect());
-
-/// The result of a search.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub enum Found {
-    /// The only match.
-    One(&'static Place),
-    /// Two or three to choose from.
-    Few(Vec<&'static Place>),
-    /// Too many to choose from: ask for a more exact name.
-    Many,
-    /// No place.
-    Nothing,
-}
 
 impl Place {
     fn row(line: &'static str) -> Option<Place> {
@@ -66,11 +59,12 @@ impl Place {
         self.longitude
     }
 
-    /// The name without 市 or 縣, as many people say it: 臺北信義區.
-    fn short_name(&self) -> String {
-        let mut county = self.county.chars();
-        county.next_back();
-        [county.as_str(), self.township].concat()
+    /// Its rank among places to choose from: first the one that is called like its county, then 市 and 區, then 鎮, then
+    /// 鄉, and of each the small ones first, because towns are small.
+    fn rank(&self) -> (bool, usize, i64) {
+        let named_alike = self.county.chars().take(2).eq(self.township.chars().take(2));
+        let kind = ["鎮", "鄉"].iter().position(|kind| self.township.ends_with(kind)).map_or(0, |at| at + 1);
+        (!named_alike, kind, self.reach_km as i64)
     }
 
     /// The distance in kilometres to the edge of a circle around the reference point; negative inside the circle. Its
@@ -97,33 +91,6 @@ pub fn is_place_text(text: &str) -> bool {
     let text = text.trim();
     let chinese = |c| matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}');
     (2..=7).contains(&text.chars().count()) && text.chars().all(chinese)
-}
-
-/// The places that `text` may mean; 台 is 臺. The first of these rules that finds any place decides:
-///
-/// 1. a name in full: 南區 is 臺中市南區 and 臺南市南區, not 安南區; 新北永和區 is 新北市永和區;
-/// 2. a part of a township's name: 永和 is 永和區, 臺東 is 臺東市 rather than its whole county;
-/// 3. a part of a whole name, with or without the county's 市 or 縣: 新北永和; 台北 matches too many ([`Found::Many`]).
-pub fn search(text: &str) -> Found {
-    if !is_place_text(text) {
-        return Found::Nothing;
-    }
-    let wanted = formal(text.trim());
-    let rules: [&dyn Fn(&Place) -> bool; 3] = [
-        &|place| wanted == place.township || wanted == place.name() || wanted == place.short_name(),
-        &|place| place.township.contains(&wanted),
-        &|place| place.name().contains(&wanted) || place.short_name().contains(&wanted),
-    ];
-    for rule in rules {
-        let found: Vec<&Place> = all().iter().filter(|place| rule(place)).collect();
-        match found[..] {
-            [] => {}
-            [place] => return Found::One(place),
-            [_, _] | [_, _, _] => return Found::Few(found),
-            _ => return Found::Many,
-        }
-    }
-    Found::Nothing
 }
 
 /// The township with exactly this [name](Place::name). User profiles store this name.

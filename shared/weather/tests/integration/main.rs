@@ -5,3 +5,4 @@ mod forecast;
 mod forecasts;
 mod places;
 mod providers;
+mod search;

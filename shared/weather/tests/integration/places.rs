@@ -2,18 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use onetap_weather::places::{all, by_address, by_name, is_place_text, nearest, search};
-use onetap_weather::{Found, Place};
+use onetap_weather::Place;
+use onetap_weather::places::{all, by_address, by_name, is_place_text, nearest};
 use proptest::prelude::*;
-
-fn names(found: Found) -> Vec<String> {
-    match found {
-        Found::One(place) => vec![place.name()],
-        Found::Few(places) => places.into_iter().map(Place::name).collect(),
-        Found::Many => vec!["many".to_owned()],
-        Found::Nothing => vec![],
-    }
-}
 
 #[test]
 fn there_are_22_counties_and_368_townships_under_their_formal_names() {
@@ -30,7 +21,6 @@ fn there_are_22_counties_and_368_townships_under_their_formal_names() {
 fn every_place_is_found_by_its_name_its_address_and_its_position() {
     for place in all() {
         let name = place.name();
-        assert_eq!(search(&name), Found::One(place), "{name}");
         assert_eq!(by_name(&name), Some(place), "{name}");
         assert_eq!(by_address(&format!("100{}中正路1號", name.replace('臺', "台"))), Some(place), "{name}");
         assert_eq!(
@@ -59,33 +49,6 @@ fn known_places_are_where_they_are() {
 }
 
 #[test]
-fn the_narrowest_reading_of_a_name_wins() {
-    let table: [(&str, &[&str]); 18] = [
-        ("永和", &["新北市永和區"]),
-        ("永和區", &["新北市永和區"]),
-        ("新北永和", &["新北市永和區"]),
-        ("台北市信義區", &["臺北市信義區"]),
-        ("台北信義", &["臺北市信義區"]),
-        (" 板橋\u{3000}", &["新北市板橋區"]),
-        ("信義區", &["基隆市信義區", "臺北市信義區"]),
-        ("信義", &["南投縣信義鄉", "基隆市信義區", "臺北市信義區"]),
-        ("中正", &["基隆市中正區", "臺北市中正區"]),
-        ("南區", &["臺中市南區", "臺南市南區"]),
-        ("台東", &["臺東縣臺東市"]),
-        ("霧台", &["屏東縣霧臺鄉"]),
-        ("台北", &["many"]),
-        ("新竹", &["many"]),
-        ("東區", &["many"]),
-        ("新竹東區", &["新竹市東區"]),
-        ("東京", &[]),
-        ("天氣", &[]),
-    ];
-    for (text, expected) in table {
-        assert_eq!(names(search(text)), expected, "{text}");
-    }
-}
-
-#[test]
 fn a_place_name_is_two_to_seven_chinese_characters() {
     for text in ["永和", "高雄市那瑪夏區", " 台北 ", "\u{3000}信義\n", "㐀㐁"] {
         assert!(is_place_text(text), "{text}");
@@ -94,7 +57,6 @@ fn a_place_name_is_two_to_seven_chinese_characters() {
         ["", "永", "高雄市那瑪夏區區", "午餐 120", "永和!", "Taipei", "永 和", "永和１", "ㄩㄥˇ", "🌧️雨"]
     {
         assert!(!is_place_text(text), "{text}");
-        assert_eq!(search(text), Found::Nothing, "{text}");
     }
 }
 
@@ -148,22 +110,8 @@ fn a_position_has_a_township_only_inside_taiwan() {
 proptest! {
     #[test]
     fn no_text_and_no_position_panics(text: String, latitude: f64, longitude: f64) {
-        prop_assert!(is_place_text(&text) || search(&text) == Found::Nothing);
+        let _ = is_place_text(&text);
         prop_assert!(by_address(&text).is_none_or(|place| text.replace('台', "臺").contains(place.county())));
         prop_assert!(nearest(latitude, longitude).is_none_or(|place| (place.latitude() - latitude).abs() < 1.0));
-    }
-
-    #[test]
-    fn a_search_never_says_one_where_there_are_more(text in "[臺台中正信義東西南北大安新竹和平市區鄉縣]{2,4}") {
-        let formal = text.replace('台', "臺");
-        let townships = all().iter().filter(|place| place.township() == formal).count();
-        let short = |place: &Place| place.name().replacen(['市', '縣'], "", 1);
-        let possible = |place: &&Place| place.name().contains(&formal) || short(place).contains(&formal);
-        match search(&text) {
-            Found::One(place) => prop_assert!(townships <= 1 || place.name() == formal),
-            Found::Few(places) => prop_assert!((2..=3).contains(&places.len())),
-            Found::Many => prop_assert!(all().iter().filter(possible).count() > 3),
-            Found::Nothing => prop_assert_eq!(townships, 0),
-        }
     }
 }
