@@ -1,4 +1,4 @@
-//! A month of the ledger: its entries and what they add up to.
+//! A month of the ledger, or a part of it: its entries and what they add up to.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,12 @@ use crate::{Date, Decimal, Entry, Field, LedgerRecord, Month, Total};
 /// What an entry without a `分類` counts as. The chat writes the same.
 const NO_CATEGORY: &str = "其他";
 
+/// The `分類` of income. Every other one is spending.
+const INCOME: &str = "收入";
+
 /// The entries of a month, folded from the records of its log. `Debug` shows only counts.
+///
+/// Income and spending are never added up together.
 ///
 /// ```
 /// use onetap_ledger::{Month, Statement};
@@ -21,8 +26,10 @@ const NO_CATEGORY: &str = "其他";
 ///     r#"{"op":"put","tx":{"交易ID":"20261117-120000","日期":"2026-11-17","原幣金額":12.50,"匯率":31.5,"分類":"飲食"}}"#,
 ///     r#"{"op":"put","tx":{"交易ID":"20261117-180000","日期":"2026-11-17","原幣金額":99,"匯率":1,"分類":"飲食"}}"#,
 ///     r#"{"op":"delete","交易ID":"20261117-180000"}"#,
+///     r#"{"op":"put","tx":{"交易ID":"20261118-090000","日期":"2026-11-18","原幣金額":50000,"匯率":1,"分類":"收入"}}"#,
 /// ]);
-/// assert_eq!((statement.count(), statement.total().to_string().as_str()), (1, "393.75"));
+/// assert_eq!((statement.spending_count(), statement.total().to_string().as_str()), (1, "393.75"));
+/// assert_eq!((statement.income_count(), statement.income().to_string().as_str()), (1, "50000"));
 /// ```
 #[derive(Clone)]
 pub struct Statement {
@@ -37,6 +44,7 @@ pub struct Statement {
 struct Row {
     date: Date,
     time: String,
+    category: String,
     total: Total,
     entry: Entry,
 }
@@ -46,7 +54,15 @@ impl Row {
         let decimal = |field| Decimal::parse(entry.json(field)?).ok();
         let date = Date::parse(&entry.get(Field::Date)?)?;
         let total = &decimal(Field::Amount)? * &decimal(Field::Rate)?;
-        Some(Row { date, time: entry.get(Field::Time).unwrap_or_default(), total, entry })
+        let category = match entry.get(Field::Category).unwrap_or_default().trim() {
+            "" => NO_CATEGORY.to_owned(),
+            name => name.to_owned(),
+        };
+        Some(Row { date, time: entry.get(Field::Time).unwrap_or_default(), category, total, entry })
+    }
+
+    fn is_income(&self) -> bool {
+        self.category == INCOME
     }
 
     fn order(&self) -> (Date, &str, &str) {
@@ -103,19 +119,56 @@ impl Statement {
                 None => unreadable += 1,
             }
         }
-        let mut rows: Vec<Row> = rows.into_values().collect();
-        rows.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
-        Statement { month, rows, unreadable }
+        Statement { month, rows: in_order(rows.into_values().collect()), unreadable }
     }
 
-    /// The month.
+    /// Only the entries from the `first` date to the `last`, both included.
+    #[must_use]
+    pub fn between(mut self, first: Date, last: Date) -> Statement {
+        self.rows.retain(|row| (first..=last).contains(&row.date));
+        self
+    }
+
+    /// Only the entries whose `分類` or `付款方式` is this name, or whose `品項` has it. An entry without a `分類` counts as `其他`.
+    #[must_use]
+    pub fn matching(mut self, name: &str) -> Statement {
+        let name = name.trim();
+        let text = |row: &Row, field| row.entry.get(field).unwrap_or_default();
+        let is_paid = |row: &Row| !name.is_empty() && text(row, Field::Payment).trim() == name;
+        let has_item = |row: &Row| !name.is_empty() && text(row, Field::Item).contains(name);
+        self.rows.retain(|row| row.category == name || is_paid(row) || has_item(row));
+        self
+    }
+
+    /// The entries of both, which are statements of different months: a week may begin in one and end in the next.
+    #[must_use]
+    pub fn join(mut self, other: Statement) -> Statement {
+        self.rows.extend(other.rows);
+        Statement {
+            month: self.month.min(other.month),
+            rows: in_order(self.rows),
+            unreadable: self.unreadable + other.unreadable,
+        }
+    }
+
+    /// The month; of joined statements the earlier one.
     pub fn month(&self) -> Month {
         self.month
     }
 
-    /// The number of entries.
+    /// The number of entries, spending and income.
     pub fn count(&self) -> usize {
         self.rows.len()
+    }
+
+    /// The number of entries that are spending.
+    pub fn spending_count(&self) -> usize {
+        self.spending().count()
+    }
+
+    /// The number of entries that are income.
+    pub fn income_count(&self) -> usize {
+        self.count() - self.spending_count()
     }
 
     /// The number of records that could not be read.
@@ -123,22 +176,30 @@ impl Statement {
         self.unreadable
     }
 
-    /// The sum of all entries in TWD: `原幣金額` × `匯率`, exact.
+    /// What was spent, in TWD: the sum of `原幣金額` × `匯率`, exact.
     pub fn total(&self) -> Total {
-        self.rows.iter().map(|row| row.total).sum()
+        self.spending().map(|row| row.total).sum()
     }
 
-    /// The sums by `分類`, the largest first; of equal sums, by name. An entry without a `分類` counts as `其他`.
+    /// What came in, in TWD: the same sum, of the entries whose `分類` is `收入`.
+    pub fn income(&self) -> Total {
+        self.rows.iter().filter(|row| row.is_income()).map(|row| row.total).sum()
+    }
+
+    fn spending(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| !row.is_income())
+    }
+
+    /// What was spent by `分類`, the largest sum first; of equal sums, by name. An entry without a `分類` counts as `其他`.
     pub fn by_category(&self) -> Vec<CategoryTotal> {
-        let mut categories: HashMap<String, (usize, Total)> = HashMap::new();
-        for row in &self.rows {
-            let name = row.entry.get(Field::Category).filter(|name| !name.trim().is_empty());
-            let (count, total) =
-                categories.entry(name.unwrap_or_else(|| NO_CATEGORY.to_owned())).or_default();
+        let mut categories: HashMap<&str, (usize, Total)> = HashMap::new();
+        for row in self.spending() {
+            let (count, total) = categories.entry(&row.category).or_default();
             *count += 1;
             *total = *total + row.total;
         }
-        let category = |(name, (count, total))| CategoryTotal { name, count, total };
+        let category =
+            |(name, (count, total)): (&str, _)| CategoryTotal { name: name.to_owned(), count, total };
         let mut categories: Vec<CategoryTotal> = categories.into_iter().map(category).collect();
         categories.sort_unstable_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
         categories
@@ -162,10 +223,11 @@ impl Statement {
             format!(r#"{{"分類":{name},"count":{},"total_twd":"{total}"}}"#, category.count)
         };
         let mut text = format!(
-            r#"{{"month":"{}","count":{},"total_twd":"{}","by_category":["#,
+            r#"{{"month":"{}","count":{},"total_twd":"{}","income_twd":"{}","by_category":["#,
             self.month,
             self.count(),
-            self.total()
+            self.total(),
+            self.income()
         );
         join(&mut text, self.by_category().iter().map(category));
         text.push_str(r#"],"transactions":["#);
@@ -190,6 +252,12 @@ impl Statement {
         }
         csv.into_string()
     }
+}
+
+/// The rows by `日期`, `時間` and `交易ID`.
+fn in_order(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+    rows
 }
 
 fn join(text: &mut String, parts: impl Iterator<Item = String>) {
@@ -230,7 +298,7 @@ mod tests {
         let empty = fold(&[]);
         assert_eq!(
             empty.to_json(),
-            r#"{"month":"2025-11","count":0,"total_twd":"0","by_category":[],"transactions":[]}"#
+            r#"{"month":"2025-11","count":0,"total_twd":"0","income_twd":"0","by_category":[],"transactions":[]}"#
         );
         assert_eq!(empty.to_csv().matches("\r\n").count(), 1);
     }
@@ -244,7 +312,7 @@ mod tests {
         assert_eq!(
             both.to_json(),
             format!(
-                r#"{{"month":"2025-11","count":2,"total_twd":"400.5","by_category":[{{"分類":"飲食","count":2,"total_twd":"400.5"}}],"transactions":[{edited},{DINNER}]}}"#
+                r#"{{"month":"2025-11","count":2,"total_twd":"400.5","income_twd":"0","by_category":[{{"分類":"飲食","count":2,"total_twd":"400.5"}}],"transactions":[{edited},{DINNER}]}}"#
             )
         );
         assert_eq!(ids(&fold(&[put(DINNER), put(LUNCH), delete.clone()])), ["20251129-143000"]);
@@ -305,6 +373,7 @@ mod tests {
             entry(4, "飲食", "149.90", "1.0"),
             entry(5, "", "1", "1"),
             entry(6, " ", "2", "1"),
+            entry(7, "收入", "50000", "1"),
         ]);
         let sums: Vec<_> =
             statement.by_category().into_iter().map(|c| (c.name, c.count, c.total.to_string())).collect();
@@ -377,7 +446,7 @@ mod tests {
     fn told() -> impl Strategy<Value = Told> {
         let decimal = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,8})?";
         prop_oneof![
-            4 => (0..6u8, 1..=30u8, decimal, decimal, "[ab]").prop_map(|(id, day, amount, rate, category)| {
+            4 => (0..6u8, 1..=30u8, decimal, decimal, "a|b|收入").prop_map(|(id, day, amount, rate, category)| {
                 Told::Put { id, day, amount, rate, category }
             }),
             1 => (0..6u8).prop_map(Told::Delete),
@@ -401,21 +470,27 @@ mod tests {
             prop_assert_eq!((statement.count(), statement.unreadable()), (model.len(), broken));
 
             let value = |text: &String| text.parse::<BigDecimal>().unwrap();
-            let (mut sum, mut by_category) = (BigDecimal::from(0), BTreeMap::<&str, (usize, BigDecimal)>::new());
+            let (mut sum, mut income) = (BigDecimal::from(0), BigDecimal::from(0));
+            let mut by_category = BTreeMap::<&str, (usize, BigDecimal)>::new();
             let mut order = Vec::new();
             for told in model.values() {
                 let Told::Put { id, day, amount, rate, category } = told else { unreachable!() };
                 let product = value(amount) * value(rate);
+                order.push((*day, *id, told.json()));
+                if category == "收入" {
+                    income += product;
+                    continue;
+                }
                 sum += &product;
                 let (count, total) = by_category.entry(category).or_default();
                 *count += 1;
                 *total += product;
-                order.push((*day, *id, told.json()));
             }
             order.sort_unstable();
             let stored: Vec<String> = statement.entries().map(|entry| put(&entry.to_json())).collect();
             prop_assert_eq!(stored, order.into_iter().map(|(_, _, json)| json).collect::<Vec<_>>());
             prop_assert_eq!(statement.total().to_string(), sum.normalized().to_plain_string());
+            prop_assert_eq!(statement.income().to_string(), income.normalized().to_plain_string());
 
             let mut expected: Vec<_> = by_category.into_iter().map(|(name, (count, total))| (total, name, count)).collect();
             expected.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));

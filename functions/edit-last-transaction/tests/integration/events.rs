@@ -30,7 +30,7 @@ async fn every_event_gets_the_answer_of_its_name() {
         ("edit-of-another", 412, "交易已變更，請重新操作"),
         ("edit-invalid", 422, "顏色是未知的欄位"),
         ("unauthorized", 401, "bearer"),
-        ("month", 200, r#"{"month":"2025-11","count":1,"total_twd":"150","#),
+        ("month", 200, r#"{"month":"2025-11","count":1,"total_twd":"150","income_twd":"0","#),
         ("month-csv", 200, "\u{feff}intent,日期,"),
         ("month-wrong", 400, "month 必須是存在的月份"),
         ("delete", 204, ""),

@@ -31,7 +31,7 @@ fn november(total: &str, entries: &[&str]) -> String {
         _ => format!(r#"{{"分類":"飲食","count":{count},"total_twd":"{total}"}}"#),
     };
     format!(
-        r#"{{"month":"2025-11","count":{count},"total_twd":"{total}","by_category":[{categories}],"transactions":[{}]}}"#,
+        r#"{{"month":"2025-11","count":{count},"total_twd":"{total}","income_twd":"0","by_category":[{categories}],"transactions":[{}]}}"#,
         entries.join(",")
     )
 }
@@ -134,6 +134,31 @@ async fn a_known_representation_is_304_until_it_changes(store: Arc<dyn Store>) {
     assert_eq!(changed.status, 200);
     assert_ne!(changed.etag(), first.etag());
     assert_eq!(with(changed.etag().to_owned()).await.status, 304);
+}
+
+#[tokio::test]
+async fn income_is_summed_apart_from_spending() {
+    let api = Api::new(memory());
+    api.put(LUNCH).await;
+    let csv_of_lunch = api.transactions("?month=2025-11&format=csv", &[]).await.body;
+    let refund =
+        DINNER.replace("飲食", "收入").replace("250", "10.10").replace("\"匯率\":1,", "\"匯率\":31.5,");
+    assert_ne!(refund, DINNER);
+    api.put(&refund).await;
+    let lunch = r#"{"分類":"飲食","count":1,"total_twd":"100.1"}"#;
+    let sums = format!(r#""count":2,"total_twd":"100.1","income_twd":"318.15","by_category":[{lunch}]"#);
+    let month = api.transactions(NOVEMBER, &[]).await.body;
+    assert_eq!(month, format!(r#"{{"month":"2025-11",{sums},"transactions":[{LUNCH},{refund}]}}"#));
+
+    // The file has a row more, and the columns that it had.
+    let csv = api.transactions("?month=2025-11&format=csv", &[]).await.body;
+    let row = csv.strip_prefix(&csv_of_lunch).unwrap();
+    assert!(row.contains(",10.10,31.5,") && row.contains(",收入,") && row.lines().count() == 1, "{row}");
+
+    // An edit of the category moves the amount to the other sum.
+    api.patch(r#"{"分類":"飲食"}"#).await;
+    let month = api.transactions(NOVEMBER, &[]).await.json();
+    assert_eq!((&month["total_twd"], &month["income_twd"]), (&json!("418.25"), &json!("0")));
 }
 
 #[tokio::test]
