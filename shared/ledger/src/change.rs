@@ -4,7 +4,7 @@ use std::fmt;
 
 use onetap_store::{Batch, Edit, Error, Expect, Key, Log, Values};
 
-use crate::chat::Note;
+use crate::chat::{Note, Target};
 use crate::journal::{LedgerRecord, records};
 use crate::{Book, ChangeError, Entry, Field, IfMatch, Invalid, Moment, Month, Months, Patch, etag};
 
@@ -48,6 +48,8 @@ pub struct Attempt {
     now: Option<Moment>,
     /// The group or room in which it is made: a hash of its id.
     chat: Option<String>,
+    /// Which entry an edit or a deletion is meant for.
+    meant_for: Target,
     /// The `交易ID` of the first transaction that was read.
     target: Option<String>,
 }
@@ -55,7 +57,7 @@ pub struct Attempt {
 impl Attempt {
     /// An attempt at `change`, on condition that the last transaction matches `condition`.
     pub fn new(change: Change, condition: Option<IfMatch>) -> Attempt {
-        Attempt { change, condition, now: None, chat: None, target: None }
+        Attempt { change, condition, now: None, chat: None, meant_for: Target::default(), target: None }
     }
 
     /// The same attempt, made at `now`. Then most edits and deletions cost less: they leave the TTL of the month as it is,
@@ -72,6 +74,13 @@ impl Attempt {
         Attempt { chat, ..self }
     }
 
+    /// The same attempt, for an edit or a deletion that is meant for this entry: any other is
+    /// [`NotThisOne`](ChangeError::NotThisOne).
+    #[must_use]
+    pub fn meant_for(self, meant_for: Target) -> Attempt {
+        Attempt { meant_for, ..self }
+    }
+
     /// Whether it was said in a group.
     pub fn is_in_group(&self) -> bool {
         self.chat.is_some()
@@ -82,10 +91,15 @@ impl Attempt {
         &self.change
     }
 
+    /// The keys whose values its step needs.
+    pub fn keys(&self, book: &Book) -> Vec<Key> {
+        let months = (!self.leaves_months(book)).then(|| book.months().clone());
+        [book.last_transaction().clone()].into_iter().chain(months).collect()
+    }
+
     /// The read-modify-write on the store that makes the change. Its step is [`write`](Attempt::write).
     pub fn edit(&self, book: &Book) -> Edit<'static> {
-        let months = (!self.leaves_months(book)).then(|| book.months().clone());
-        let edit = Edit::of_all([book.last_transaction().clone()].into_iter().chain(months));
+        let edit = Edit::of_all(self.keys(book));
         // A note gets a new id on every retry, so it is not idempotent. The other changes are.
         let edit = if matches!(self.change, Change::Note(_)) { edit } else { edit.idempotent() };
         if self.reads_first() { edit } else { edit.guessing_absent() }
@@ -144,12 +158,18 @@ impl Attempt {
 
     /// The step from the stored value `there`, or why the change is not allowed.
     pub fn step(&mut self, there: Option<&str>, months: &Months) -> Result<Step, ChangeError> {
+        let is_first = self.target.is_none();
         let current = self.current(there)?;
         if let (Change::Edit(_) | Change::Delete, Some(chat), Some(current)) =
             (&self.change, &self.chat, &current)
             && !months.is_made_in(current.id(), chat)
         {
             return Err(ChangeError::Missing);
+        }
+        // A retry may find what its first try has written.
+        if let Some(current) = current.as_ref().filter(|current| is_first && !self.meant_for.is(current)) {
+            self.target = None;
+            return Err(ChangeError::NotThisOne(Box::new(current.clone())));
         }
         let (entries, already_applied) = match (&self.change, &current) {
             (Change::Put(entry), _) => overwrite(there, vec![entry.clone()]),

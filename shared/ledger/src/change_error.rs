@@ -2,7 +2,7 @@
 
 use onetap_store::{Error, ErrorKind, edit};
 
-use crate::Invalid;
+use crate::{Entry, Invalid};
 
 /// Why a change was not made. [`texts::failure`](crate::texts::failure) has the message for the user.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub enum ChangeError {
     Replaced,
     /// The stored value is not, or no longer, what `If-Match` names.
     Stale,
+    /// The change concerns another entry than this one, which is the last transaction.
+    NotThisOne(Box<Entry>),
     /// The transaction expired during the change.
     Expired,
     /// The stored value is not an entry. It is left as it is.

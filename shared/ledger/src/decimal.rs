@@ -52,6 +52,11 @@ impl Decimal {
         self.0.bytes().all(|b| b"-0.".contains(&b))
     }
 
+    /// Whether it is the same number, however it is written.
+    pub(crate) fn is_equal(&self, other: &Decimal) -> bool {
+        self.units() == other.units()
+    }
+
     /// The text that was parsed, a JSON number.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -43,6 +43,11 @@ impl Patch {
         Ok(Patch { fields: vec![(field, field.check(json)?)] })
     }
 
+    /// Fields with the JSON that [`Field::check`] has returned; `None` without a field.
+    pub(crate) fn of(fields: Vec<(Field, String)>) -> Option<Patch> {
+        (!fields.is_empty()).then_some(Patch { fields })
+    }
+
     /// The same with one field more, from the JSON of its new value.
     pub fn and(mut self, field: Field, json: &str) -> Result<Patch, Reason> {
         self.fields.push((field, field.check(json)?));
@@ -52,6 +57,11 @@ impl Patch {
     /// The fields that it sets.
     pub fn fields(&self) -> impl Iterator<Item = Field> {
         self.fields.iter().map(|(field, _)| *field)
+    }
+
+    /// Whether it changes the currency, for which a rate may be missing.
+    pub fn names_currency(&self) -> bool {
+        self.fields().any(|field| field == Field::Currency)
     }
 
     /// `base` with these fields. `交易ID` and `intent` may be named, but not changed.
@@ -81,7 +91,7 @@ impl Patch {
     }
 
     /// The currency for which this patch needs a rate, if `invalid` says so.
-    pub(crate) fn currency_without_rate(&self, invalid: &Invalid) -> Option<String> {
+    pub fn currency_without_rate(&self, invalid: &Invalid) -> Option<String> {
         let Invalid::Fields(wrong) = invalid else { return None };
         wrong.iter().find(|(_, reason)| *reason == NEEDS_RATE)?;
         let (_, json) = self.fields.iter().find(|(field, _)| *field == Field::Currency)?;

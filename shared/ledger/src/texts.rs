@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use crate::chat::Note;
 use crate::currency::{HOME, example_rate};
-use crate::{Change, ChangeError, Entry, Field, Invalid, Patch, Reason, Statement, Step, Total};
+use crate::{
+    CategoryTotal, Change, ChangeError, Entry, Field, Invalid, Patch, Reason, Statement, Step, Total,
+};
 
 /// After an edit.
 pub const EDITED: &str = "修改成功";
-/// After the last transaction was deleted.
-pub const DELETED: &str = "已刪除上一筆交易記錄";
+/// How the answer to a deletion begins.
+pub const DELETED: &str = "已刪除";
 /// An edit in the chat without a field or without a new value.
 pub const INCOMPLETE: &str = "缺少欄位名稱或新值";
 /// An edit in the chat of more than one field.
@@ -19,6 +22,13 @@ pub fn failure(failure: &ChangeError, life: Duration) -> String {
     match failure {
         ChangeError::Missing => format!("目前沒有可修改的交易記錄（交易記錄會在 {}後自動清除）", span(life)),
         ChangeError::Replaced | ChangeError::Stale => "交易已變更，請重新操作".to_owned(),
+        ChangeError::NotThisOne(entry) => {
+            let text = |field| shortened(&entry.get(field).unwrap_or_default());
+            let (item, amount) = (text(Field::Item), text(Field::Amount));
+            format!(
+                "最後記的是「{item} {amount}」，不是您說的那一筆，所以沒有變更。只能改或刪最後記的那一筆。"
+            )
+        }
         ChangeError::Expired => format!("交易已過期（{}限制）", span(life)),
         ChangeError::Broken => "資料格式錯誤，請重新記帳".to_owned(),
         ChangeError::Invalid(Invalid::Malformed) => "內容必須是 JSON 物件".to_owned(),
@@ -39,10 +49,9 @@ pub fn chat_failure(failure: &ChangeError, change: &Change, life: Duration) -> S
             format!("目前沒有可修改的交易記錄（記帳後 {}內可以修改；更早的記錄仍保留在帳本中）", span(life))
         }
         (ChangeError::Invalid(invalid), Change::Edit(patch)) => match patch.currency_without_rate(invalid) {
-            Some(code) => format!(
-                "請一併提供匯率（1 {code} 等於多少 {HOME}），例如：修改幣別 {code} 匯率 {}",
-                example_rate(&code)
-            ),
+            Some(code) => {
+                format!("匯率是多少？1 {code} 等於多少台幣，例如：匯率 {}", example_rate(&code))
+            }
             None => self::failure(failure, life),
         },
         _ => self::failure(failure, life),
@@ -58,9 +67,24 @@ pub fn wrong_field(name: &str, reason: Reason) -> String {
     }
 }
 
-/// The entries that were recorded, one line each.
-pub fn noted(entries: &[Entry]) -> String {
-    format!("已記帳：\n{}", lines(entries))
+/// The entries that were recorded, one line each, with everything that was understood: the date if it is not that of the text,
+/// the time if it was said, item, amount, currency if it is not TWD, way to pay, category.
+pub fn noted(note: &Note, entries: &[Entry]) -> String {
+    let today = note.now().date().to_string();
+    let line = |(n, entry): (usize, &Entry)| {
+        let text = |field| shortened(&entry.get(field).unwrap_or_default());
+        let date = Some(text(Field::Date)).filter(|date| *date != today);
+        let time = Some(text(Field::Time)).filter(|_| note.says_time(n));
+        let amount = match text(Field::Currency).as_str() {
+            HOME => text(Field::Amount),
+            code => format!("{} {code}（匯率 {}）", text(Field::Amount), text(Field::Rate)),
+        };
+        let words = [date, time, Some(text(Field::Item)), Some(amount), Some(text(Field::Payment))];
+        let words: Vec<String> = words.into_iter().flatten().collect();
+        format!("• {}（{}）", words.join(" "), text(Field::Category))
+    };
+    let lines: Vec<String> = entries.iter().enumerate().map(line).collect();
+    format!("已記帳：\n{}", lines.join("\n"))
 }
 
 /// The entries with the latest dates, one line each.
@@ -74,23 +98,30 @@ pub fn recent(entries: &[Entry]) -> String {
 /// The most categories that a summary lists: a message has a limit, and a reader too.
 const MAX_CATEGORIES: usize = 30;
 
-/// A month in numbers: how many entries, their sum, and the sums by `分類`.
-pub fn summary(statement: &Statement) -> String {
-    let (month, count) = (statement.month(), statement.count());
-    if count == 0 {
-        return format!("{month} 沒有記帳紀錄");
+/// The sums of a statement: of a month, or of some days that have a name. Income is counted apart.
+pub fn summary(statement: &Statement, name: &str) -> String {
+    if statement.count() == 0 {
+        return format!("{name} 沒有記帳紀錄");
     }
-    let mut text = format!("{month} 共 {count} 筆，合計 {} TWD", statement.total());
+    let mut lines = Vec::new();
+    let has_income = statement.income_count() > 0;
+    if statement.spending_count() > 0 {
+        let of = if has_income { "支出" } else { "共" };
+        lines.push(format!("{name} {of} {} 筆，合計 {} TWD", statement.spending_count(), statement.total()));
+    }
     let categories = statement.by_category();
-    for category in categories.iter().take(MAX_CATEGORIES) {
-        text +=
-            &format!("\n• {}：{} TWD（{} 筆）", shortened(&category.name), category.total, category.count);
-    }
+    let of_category = |category: &CategoryTotal| {
+        format!("• {}：{} TWD（{} 筆）", shortened(&category.name), category.total, category.count)
+    };
+    lines.extend(categories.iter().take(MAX_CATEGORIES).map(of_category));
     if let Some(others) = categories.get(MAX_CATEGORIES..).filter(|others| !others.is_empty()) {
         let total: Total = others.iter().map(|category| category.total).sum();
-        text += &format!("\n• 另外 {} 個分類：{total} TWD", others.len());
+        lines.push(format!("• 另外 {} 個分類：{total} TWD", others.len()));
     }
-    text
+    if has_income {
+        lines.push(format!("{name} 收入 {} 筆，合計 {} TWD", statement.income_count(), statement.income()));
+    }
+    lines.join("\n")
 }
 
 fn lines(entries: &[Entry]) -> String {
@@ -128,9 +159,14 @@ pub fn edited(patch: &Patch, step: &Step) -> String {
         };
         format!("• {}：{} → {}", field.name(), text(before.as_ref()), text(step.entry()))
     };
+    let changes = |field: &Field| value(before.as_ref(), *field) != value(step.entry(), *field);
     let rate_follows = patch.fields().all(|field| field != Field::Rate)
         && value(before.as_ref(), Field::Rate) != value(step.entry(), Field::Rate);
-    let lines: Vec<String> = patch.fields().chain(rate_follows.then_some(Field::Rate)).map(line).collect();
+    let fields: Vec<Field> = patch.fields().chain(rate_follows.then_some(Field::Rate)).collect();
+    // What stays as it was is shown only if nothing else is there to show.
+    let changed = fields.iter().copied().filter(changes);
+    let shown: Vec<Field> = if fields.iter().any(changes) { changed.collect() } else { fields };
+    let lines: Vec<String> = shown.into_iter().map(line).collect();
     format!("{EDITED}\n{}", lines.join("\n"))
 }
 
@@ -140,6 +176,14 @@ pub fn edited_in_group(patch: &Patch, step: &Step) -> String {
     let line = |field: Field| format!("• {}：{}", field.name(), new(field).unwrap_or("（空）".to_owned()));
     let lines: Vec<String> = patch.fields().map(line).collect();
     format!("{EDITED}\n{}", lines.join("\n"))
+}
+
+/// The entry that was deleted.
+pub fn deleted(step: &Step) -> String {
+    let before = step.before();
+    let text = |field| before.as_ref().and_then(|entry| entry.get(field)).map(|text| shortened(&text));
+    let words = [Field::Item, Field::Amount, Field::Payment].into_iter().filter_map(text);
+    format!("{DELETED}：{}", words.collect::<Vec<_>>().join(" "))
 }
 
 /// A duration in the largest unit of which it is a whole number.

@@ -1,50 +1,59 @@
-//! Bookkeeping in the chat: a fixed grammar, no language model.
+//! Bookkeeping in the chat: a fixed grammar, no language model. `docs/chat.md` shows what can be said.
 //!
 //! ```text
-//! 刪除上一筆                                    delete
-//! 修改金額 150 · 上一筆分類改教育                  edit, one field
-//! 修改幣別 美金 匯率 31.5                          edit, a currency with its rate
-//! 午餐 120 信用卡 · 昨天 計程車 250 現金           record an entry, words in any order
-//! 早餐 50、午餐 120、飲料 45 現金                  several entries, which share what only one of them says
-//! 書 12.5 美金 匯率 31.5 信用卡                   another currency, with its rate
-//! 午餐 100 · 信用卡                              an entry in two messages
-//! 最近紀錄 · 本月 · 上個月 · 9月 · 2026-09         read back
+//! text ─▶ normal ─▶ scan ─────▶ pieces: numbers, days, ways to pay, categories, words
+//!         one       (amounts,      │
+//!         spelling   dates,        ├─▶ setting, delete, edit, recall: a command or a question
+//!                    payments)     └─▶ entry: what was paid, or what is missing or wrong
 //! ```
 //!
-//! The webhook tries settings before it and places after it.
+//! Every list of words is a file in `data`. All of it is pure: no I/O and no clock. The bot never records what was not said, and
+//! asks where it is not sure.
 
+mod amounts;
+mod dates;
+mod delete;
 mod edit;
 mod entry;
+mod habits;
+mod normal;
 mod note;
+mod numbers;
+mod payments;
 mod pending;
 mod recall;
-mod tokens;
-mod words;
+mod scan;
+mod setting;
+mod tables;
+mod target;
 
+pub use habits::Habits;
 pub use note::Note;
-pub use pending::{Pending, Supply, supply};
+pub use pending::{Answer, Pending, is_cancel, is_payment};
 pub use recall::Recall;
+pub use target::Target;
 
 use crate::{Moment, Patch};
 
 /// What a text means for the ledger. `Debug` shows none of its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sentence {
-    /// Delete the last transaction.
-    Delete,
-    /// Change one of its fields, or its currency and rate.
-    Edit(Patch),
-    /// An edit that cannot be made.
+    /// Delete the last transaction, if it is this one.
+    Delete(Target),
+    /// Change some of its fields, if it is this one.
+    Edit(Patch, Target),
+    /// An edit or a deletion that cannot be made.
     EditProblem(Problem),
     /// Record what was paid.
     Note(Note),
-    /// There is an amount, but not all that an entry needs, and nothing that is wrong: what is missing may be said next. In a
-    /// group the text may not be meant for the bot.
+    /// There is an entry, but not all that it needs, and nothing that is wrong: what is missing may be said next.
     HalfSaid(Pending, Problem),
-    /// There is an amount, but something is wrong. In a group the text may not be meant for the bot.
+    /// There is an amount, but something is wrong.
     NoteProblem(Problem),
     /// Read the ledger.
     Recall(Recall),
+    /// The way to pay that is not asked for from now on; `None`: it is asked for again.
+    SetPayment(Option<String>),
     /// Nothing that concerns the ledger.
     Other,
 }
@@ -65,24 +74,21 @@ impl From<&str> for Problem {
     }
 }
 
-/// Reads `text`, written at `now`: as a deletion, else as an edit, else as a question, else as entries.
-pub fn parse(text: &str, now: Moment) -> Sentence {
-    let text = words::to_half_width(text);
-    let text = text.trim();
-    if edit::deletes(text) {
-        return Sentence::Delete;
-    }
-    match edit::parse(text, now) {
-        Some(Ok(patch)) => return Sentence::Edit(patch),
-        Some(Err(problem)) => return Sentence::EditProblem(problem),
-        None => {}
+/// Reads `text`, written at `now` by a user with these habits: as a setting, else as a deletion, an edit, a question, entries.
+pub fn parse(text: &str, now: Moment, habits: &Habits) -> Sentence {
+    let text = normal::normalize(text);
+    let command = setting::parse(&text)
+        .or_else(|| delete::parse(&text, now, habits))
+        .or_else(|| edit::parse(&text, now, habits));
+    if let Some(command) = command {
+        return command;
     }
     // It is about the last transaction without being an edit, such as a question: there is no new entry in it.
-    if edit::names_last_transaction(text) {
+    if edit::names_last_transaction(&text) {
         return Sentence::Other;
     }
-    if let Some(recall) = recall::parse(text, now) {
-        return Sentence::Recall(recall);
+    match recall::parse(&text, now) {
+        Some(recall) => Sentence::Recall(recall),
+        None => entry::parse(&text, now, habits),
     }
-    entry::parse(text, now)
 }

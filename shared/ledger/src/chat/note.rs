@@ -10,11 +10,14 @@ use crate::{Date, Decimal, Entry, Field, Moment, Months};
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) date: Date,
+    /// `HH:MM`, if the text says it.
+    pub(super) time: Option<String>,
     pub(super) item: String,
     pub(super) amount: Decimal,
     pub(super) currency: &'static str,
     pub(super) rate: Decimal,
     pub(super) payment: String,
+    pub(super) category: String,
 }
 
 /// What one text says was paid, and when the text was written. `Debug` shows only the number of things.
@@ -34,6 +37,11 @@ impl Note {
     /// When the text was written.
     pub(crate) fn now(&self) -> Moment {
         self.now
+    }
+
+    /// Whether the text says at what time its entry with this number was paid.
+    pub(crate) fn says_time(&self, n: usize) -> bool {
+        self.drafts.get(n).is_some_and(|draft| draft.time.is_some())
     }
 
     /// The entries, where `previous` is the last transaction so far and `months` has the ids that were given.
@@ -62,12 +70,12 @@ impl Note {
                 Field::Rate => return (field, draft.rate.as_str().to_owned()),
                 Field::Intent => "bookkeeping".to_owned(),
                 Field::Date => draft.date.to_string(),
-                Field::Time => self.now.time(),
+                Field::Time => draft.time.clone().unwrap_or_else(|| self.now.time()),
                 Field::Item => draft.item.clone(),
                 Field::Currency => draft.currency.to_owned(),
                 Field::Payment => draft.payment.clone(),
                 Field::Id => id.id(),
-                Field::Category => "其他".to_owned(),
+                Field::Category => draft.category.clone(),
                 Field::Project => "日常".to_owned(),
                 Field::Necessity => "必要".to_owned(),
                 Field::Advance => "無".to_owned(),

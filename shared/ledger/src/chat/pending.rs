@@ -5,33 +5,21 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::tokens::Segment;
-use super::{Sentence, entry, parse, words};
-use crate::Moment;
+use super::entry::Said;
+use super::habits::Habits;
+use super::normal::normalize;
+use super::numbers::numeral;
+use super::scan::{Kind, scan};
+use super::tables::TABLES;
+use super::{Note, Problem, Sentence, Target, entry, parse};
+use crate::{Field, Moment, Patch};
 
 /// The longest text that can name what was bought, in characters. A longer one is a message about something else.
-const MAX_ITEM_CHARS: usize = 20;
+const MAX_ITEM_CHARS: usize = 15;
 /// The longest word that is taken for a way to pay by its ending, in characters.
 const MAX_PAYMENT_CHARS: usize = 8;
-/// What people also say after they were asked for something.
-const NO_ITEMS: [&str; 16] = [
-    "取消",
-    "算了",
-    "不用",
-    "不用了",
-    "沒事",
-    "沒有",
-    "謝謝",
-    "感謝",
-    "好",
-    "好的",
-    "好喔",
-    "是",
-    "對",
-    "嗯",
-    "OK",
-    "ok",
-];
+/// Endings of ways to pay that are in no list.
+const PAYMENT_ENDS: [&str; 3] = ["卡", "支付", "pay"];
 
 /// What can be missing in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +70,21 @@ struct Stored {
     chat: Option<String>,
 }
 
+/// What a text is to a half-said entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It completes the entry.
+    Complete(Note),
+    /// It completes an edit: the rate of another currency.
+    Edit(Patch, Target),
+    /// It supplies something, and something is missing still.
+    Asks(Pending, Problem),
+    /// The entry is not wanted any more.
+    Cancelled,
+    /// It is about something else.
+    Other,
+}
+
 impl Pending {
     /// How long it waits for what is missing.
     pub const TTL: Duration = Duration::from_secs(600);
@@ -95,15 +98,25 @@ impl Pending {
 
     /// Reads the stored value; `None` if it is none, or was said in another chat. What is said in one chat is not told in
     /// another.
-    pub fn read(stored: &str, chat: Option<&str>) -> Option<Pending> {
+    pub fn read(stored: &str, chat: Option<&str>, habits: &Habits) -> Option<Pending> {
         let Stored { text, at, chat: said_in } = serde_json::from_str(stored).ok()?;
         if said_in.as_deref() != chat {
             return None;
         }
-        match parse(&text, Moment::parse_id(&at)?) {
+        // A way to pay that was made the default since completes nothing that was asked for before.
+        let mut habits = habits.clone();
+        habits.set_payment(None);
+        let at = Moment::parse_id(&at)?;
+        match parse(&text, at, &habits) {
             Sentence::HalfSaid(pending, _) => Some(pending),
+            Sentence::Edit(..) => Some(Pending::rate_of_edit(&text, at)),
             _ => None,
         }
+    }
+
+    /// The edit `text`, which changes the currency and lacks its rate.
+    pub fn rate_of_edit(text: &str, at: Moment) -> Pending {
+        Pending::new(text, at, vec![Part::Rate])
     }
 
     /// The JSON that is stored, if it was said in this chat.
@@ -112,80 +125,152 @@ impl Pending {
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// Whether only the way to pay is missing.
-    pub fn misses_only_payment(&self) -> bool {
-        self.missing == [Part::Payment]
+    /// What was said.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
-    /// What was said and `text`, read as one: the complete entries, or a half-said entry in which less is missing. `None` if
-    /// `text` supplies none of the missing parts, or says anything else.
-    pub fn with(&self, text: &str) -> Option<Sentence> {
-        let mut text = words::to_half_width(text).trim().to_owned();
-        // `31.5`, to the question for the rate.
-        if self.missing == [Part::Rate] && words::decimal(&text).is_ok() {
-            text = format!("匯率 {text}");
+    /// When it was said.
+    pub fn at(&self) -> Moment {
+        self.at
+    }
+
+    /// Whether it is an edit that lacks its rate.
+    pub fn is_edit(&self, habits: &Habits) -> bool {
+        matches!(parse(&self.text, self.at, habits), Sentence::Edit(..))
+    }
+
+    /// What is missing, in words.
+    pub fn missing(&self) -> String {
+        self.missing.iter().map(|part| part.name()).collect::<Vec<_>>().join("、")
+    }
+
+    /// Whether the way to pay is missing.
+    pub fn misses_payment(&self) -> bool {
+        self.missing.contains(&Part::Payment)
+    }
+
+    /// What `text`, said after it, is to it.
+    pub fn answer(&self, text: &str, habits: &Habits) -> Answer {
+        if is_cancel(text) {
+            return Answer::Cancelled;
         }
-        let supplied = supplied(&text, self.at)?;
-        if supplied.is_empty() || !supplied.iter().all(|part| self.missing.contains(part)) {
+        let text = normalize(text);
+        let word = without_particles(&text);
+        if self.missing == [Part::Rate] && is_wrong_rate(word) {
+            let problem = "請告訴我匯率：1 單位的外幣等於多少台幣，要大於 0，例如：匯率 31.5";
+            return Answer::Asks(self.clone(), Problem::from(problem));
+        }
+        let Some(whole) = self.supplied(word, habits) else { return Answer::Other };
+        match parse(&whole, self.at, habits) {
+            Sentence::Note(note) => Answer::Complete(note),
+            Sentence::Edit(patch, this) => Answer::Edit(patch, this),
+            Sentence::HalfSaid(rest, problem) if rest.missing.len() < self.missing.len() => {
+                Answer::Asks(rest, problem)
+            }
+            _ => Answer::Other,
+        }
+    }
+
+    /// What was said together with what `text` supplies; `None` if it supplies nothing that is missing, or says anything else.
+    fn supplied(&self, text: &str, habits: &Habits) -> Option<String> {
+        let misses = |part| self.missing.contains(&part);
+        let mut whole = self.text.clone();
+        // `31.5`, to the question for the rate.
+        let chars: Vec<char> = text.chars().collect();
+        let is_number = || numeral(&chars, 0).is_some_and(|number| number.len == chars.len());
+        if self.missing == [Part::Rate] && is_number() {
+            return Some(format!("{whole} 匯率 {text}"));
+        }
+        let pieces = scan(text, self.at.date(), habits);
+        if pieces.is_empty() || pieces.iter().any(|piece| matches!(piece.kind, Kind::Break(_))) {
             return None;
         }
-        let both = parse(&format!("{} {text}", self.text), self.at);
-        match &both {
-            Sentence::Note(_) => Some(both),
-            Sentence::HalfSaid(rest, _) if rest.missing.len() < self.missing.len() => Some(both),
-            _ => None,
+        let said = Said::of(pieces, self.at.date());
+        let is_foreign = said.date.is_some() || said.time.is_some() || entry::is_unsaid(text);
+        let is_extra = |part: Part, is_there: bool| is_there && !misses(part);
+        if is_foreign
+            || is_extra(Part::Amount, said.amount.is_some())
+            || is_extra(Part::Currency, said.currency.is_some() && said.amount.is_none())
+            || is_extra(Part::Rate, said.rate.is_some())
+            || is_extra(Part::Payment, !said.payments.is_empty())
+        {
+            return None;
         }
+        let mut item = Some(said.item.as_str()).filter(|item| !item.is_empty());
+        let mut payment = match &said.payments[..] {
+            [] => None,
+            [payment] => Some(payment.as_str()),
+            _ => return None,
+        };
+        if misses(Part::Payment) && payment.is_none() && item.is_some_and(may_be_payment) {
+            payment = item.take();
+        }
+        if let Some(item) = item {
+            if !misses(Part::Item) || !may_be_item(text, item, self.at) {
+                return None;
+            }
+            whole = format!("{item} {whole}");
+        }
+        if let (Some(Ok(amount)), code) = (&said.amount, said.currency) {
+            whole = format!("{whole} {}{}", amount.as_str(), code.unwrap_or("元"));
+        }
+        if let Some(payment) = payment {
+            whole = format!("{whole} 付款方式:{payment}");
+        }
+        if let Some(rate) = said.rate {
+            whole = format!("{whole} 匯率 {}", rate.ok()?.as_str());
+        }
+        if let Some(category) = said.category {
+            whole = format!("{whole} 分類 {category}");
+        }
+        (whole != self.text).then_some(whole)
     }
 }
 
-/// What a text may supply to a half-said entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Supply {
-    /// Nothing.
-    Nothing,
-    /// A known way to pay, a currency or a rate, and nothing else.
-    Payment,
-    /// Perhaps an amount, the name of what was bought, or of another way to pay: any short text may be one.
-    Word,
+/// The text without the particles at its end.
+fn without_particles(text: &str) -> &str {
+    text.trim_end_matches(['。', '!', '~', '.', ',', ' ', '啦', '喔', '哦', '…'])
 }
 
-/// What `text` may supply to a half-said entry.
-pub fn supply(text: &str, now: Moment) -> Supply {
-    let text = words::to_half_width(text);
-    match supplied(text.trim(), now).as_deref() {
-        None | Some([]) => Supply::Nothing,
-        Some(parts) if parts.contains(&Part::Item) || parts.contains(&Part::Amount) => Supply::Word,
-        Some([Part::Payment]) if !words::is_payment(text.trim()) => Supply::Word,
-        Some(_) => Supply::Payment,
-    }
+/// Whether a text drops a half-said entry: `算了`, `取消`, `打錯了`.
+pub fn is_cancel(text: &str) -> bool {
+    TABLES.words("cancel").whole(without_particles(&normalize(text))).is_some()
 }
 
-/// Whether the text is one word that is a way to pay, or ends like one.
-fn is_one_payment(text: &str) -> bool {
-    !text.contains(' ') && text.chars().count() <= MAX_PAYMENT_CHARS && words::may_be_payment(text)
+/// Whether a text is a number that no rate can be: zero, less, or a sum of money.
+fn is_wrong_rate(text: &str) -> bool {
+    let number = text.trim_start_matches("匯率").trim_start_matches([' ', ':', '=']);
+    let digits = number.trim_start_matches('-').trim_end_matches(['元', '塊', '圓']);
+    let is_number = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let is_zero = digits.chars().all(|c| c == '0' || c == '.');
+    is_number && (number != digits || is_zero)
 }
 
-/// The parts that a text has; `None` for a text that can complete nothing.
-fn supplied(text: &str, now: Moment) -> Option<Vec<Part>> {
-    let [text] = entry::split(text)[..] else { return None };
-    if NO_ITEMS.contains(&text) {
-        return None;
-    }
-    // `國泰信用卡` is one way to pay. By itself it would be read as a 國泰 that was paid for by card.
-    if is_one_payment(text) {
-        return Some(vec![Part::Payment]);
-    }
-    let Segment { item, amount, currency, rate, payment, date } = Segment::parse(text, now.date());
-    let is_wrong = matches!(rate, Some(Err(_))) || matches!(amount, Some(Err(_)));
-    if date.is_some() || is_wrong || item.chars().count() > MAX_ITEM_CHARS {
-        return None;
-    }
-    let parts = [
-        (Part::Item, !item.is_empty()),
-        (Part::Amount, amount.is_some()),
-        (Part::Currency, currency.is_some()),
-        (Part::Rate, rate.is_some()),
-        (Part::Payment, payment.is_some()),
-    ];
-    Some(parts.into_iter().filter(|(_, there)| *there).map(|(part, _)| part).collect())
+/// Whether a text that only the store can tell to be an answer is one word that is a way to pay.
+pub fn is_payment(text: &str) -> bool {
+    let text = normalize(text);
+    TABLES.payments.whole(&text).is_some()
+}
+
+/// Whether a word ends like a way to pay, and is none of those that people say besides.
+fn may_be_payment(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    (2..=MAX_PAYMENT_CHARS).contains(&word.chars().count())
+        && !word.contains(' ')
+        && !word.contains(['或', '和', '跟', '還'])
+        && PAYMENT_ENDS.iter().any(|end| lower.ends_with(end))
+        && !TABLES.words("chat").is_in(word)
+}
+
+/// Whether a text may name what was bought: it is short, and no command, no question and no chat.
+fn may_be_item(text: &str, item: &str, now: Moment) -> bool {
+    let is_short = |text: &str| text.chars().count() <= MAX_ITEM_CHARS;
+    let is_chat = || TABLES.words("chat").is_in(text);
+    let is_known = || TABLES.items.has_long_word(text) && !TABLES.words("cancel").is_in(text);
+    is_short(text)
+        && (!is_chat() || text.starts_with(['看', '我']) && is_known())
+        && Field::ALL.iter().all(|field| !item.starts_with(field.name()))
+        && matches!(parse(text, now, &Habits::default()), Sentence::Other | Sentence::HalfSaid(..))
+        && item.chars().any(char::is_alphanumeric)
 }

@@ -1,6 +1,6 @@
 //! Erasing a ledger: what its readers see, and what is left to erase again.
 
-use onetap_ledger::chat::{Sentence, parse};
+use onetap_ledger::chat::{Habits, Sentence, parse};
 use onetap_ledger::{Attempt, Book, Change, Config, Moment, Month, Months, Remaining, erase, remove_hidden};
 use onetap_store::{Edit, Memory, Store};
 
@@ -9,7 +9,8 @@ fn book() -> Book {
 }
 
 async fn say(store: &Memory, text: &str) {
-    let Sentence::Note(note) = parse(text, Moment::from_unix(1_764_397_800).unwrap()) else {
+    let Sentence::Note(note) = parse(text, Moment::from_unix(1_764_397_800).unwrap(), &Habits::default())
+    else {
         panic!("{text}")
     };
     let mut attempt = Attempt::new(Change::Note(note), None);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use onetap_ledger::chat::{Sentence, parse};
+use onetap_ledger::chat::{Habits, Sentence, parse};
 use onetap_ledger::{
     Attempt, Book, Change, ChangeError, Config, Entry, Field, Moment, Months, Patch, Statement, Step,
 };
@@ -104,7 +104,9 @@ impl World {
     fn note(&mut self, offset: i64, count: usize, date: Option<&str>) -> Change {
         let line = |_| format!("{} {} 10 現金", date.unwrap_or_default(), self.item());
         let words: Vec<String> = (0..count).map(line).collect();
-        let Sentence::Note(note) = parse(&words.join("\n"), self.at(offset)) else { panic!("{words:?}") };
+        let Sentence::Note(note) = parse(&words.join("\n"), self.at(offset), &Habits::default()) else {
+            panic!("{words:?}")
+        };
         Change::Note(note)
     }
 

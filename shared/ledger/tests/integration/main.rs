@@ -6,4 +6,5 @@ mod erase;
 mod ids;
 mod model;
 mod retention;
+mod statement;
 mod swap;

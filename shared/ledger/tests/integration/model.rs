@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigdecimal::BigDecimal;
 use onetap_idem as idem;
 use onetap_idem::Idempotency;
-use onetap_ledger::chat::{Pending, Sentence, parse};
+use onetap_ledger::chat::{Answer, Habits, Pending, Sentence, parse};
 use onetap_ledger::{
     Attempt, Book, Change, ChangeError, Config, Entry, Field, Moment, Month, Months, Patch, Statement, Step,
     Total, erase, remove_hidden,
@@ -71,7 +71,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => date().prop_map(|date| (Field::Date, date.to_owned())),
         2 => amount().prop_map(|amount| (Field::Amount, amount)),
         1 => rate().prop_map(|rate| (Field::Rate, rate)),
-        1 => select(&["飲食", "教育", "其他"][..]).prop_map(|name| (Field::Category, name.to_owned())),
+        1 => select(&["飲食", "教育", "其他", "收入"][..]).prop_map(|name| (Field::Category, name.to_owned())),
         1 => "[a-z]{0,3}".prop_map(|text| (Field::Remark, text)),
     ];
     prop_oneof![
@@ -125,7 +125,7 @@ fn fields(id: &str, date: &str, now: Moment, amount: &str, rate: &str) -> Fields
         Field::Rate => rate.to_owned(),
         Field::Payment => "現金".to_owned(),
         Field::Id => id.to_owned(),
-        Field::Category => "其他".to_owned(),
+        Field::Category => "飲食".to_owned(),
         Field::Project => "日常".to_owned(),
         Field::Necessity => "必要".to_owned(),
         Field::Advance => "無".to_owned(),
@@ -210,7 +210,9 @@ impl World {
                     .iter()
                     .map(|(date, amount)| format!("{} 午餐 {amount} 現金", date.unwrap_or_default()))
                     .collect();
-                let Sentence::Note(note) = parse(&words.join("\n"), self.now) else { panic!("{words:?}") };
+                let Sentence::Note(note) = parse(&words.join("\n"), self.now, &Habits::default()) else {
+                    panic!("{words:?}")
+                };
                 let step = self.make(Change::Note(note), *keyed).await.unwrap();
                 self.model.note(&step, lines, self.now);
             }
@@ -246,7 +248,9 @@ impl World {
                 (self.model.last, self.model.pending) = (None, None);
             }
             Op::HalfSay(amount) => {
-                let Sentence::HalfSaid(pending, _) = parse(&format!("午餐 {amount}"), self.now) else {
+                let Sentence::HalfSaid(pending, _) =
+                    parse(&format!("午餐 {amount}"), self.now, &Habits::default())
+                else {
                     panic!()
                 };
                 self.remember(&pending).await;
@@ -345,8 +349,9 @@ impl World {
         let book = &self.book;
         let complete = |there: &Values| {
             let stored = there.get(book.pending());
-            let Some(Sentence::Note(note)) =
-                stored.and_then(|text| Pending::read(text, None)).and_then(|it| it.with("現金"))
+            let habits = Habits::default();
+            let pending = stored.and_then(|text| Pending::read(text, None, &habits));
+            let Some(Answer::Complete(note)) = pending.map(|pending| pending.answer("現金", &habits))
             else {
                 return Ok((onetap_store::Batch::new(), None));
             };
@@ -374,15 +379,18 @@ impl World {
                 .map(|entry| Field::ALL.into_iter().map(|it| (it.name(), entry.get(it).unwrap())).collect())
                 .collect();
             assert_eq!(found.iter().collect::<Vec<_>>(), *expected, "{month}");
-            assert_eq!(exact(statement.total()), sum(expected.iter()), "{month}");
+            let (income, spending): (Vec<&Fields>, Vec<&Fields>) =
+                expected.iter().copied().partition(|fields| fields["分類"] == "收入");
+            assert_eq!(exact(statement.total()), sum(spending.iter()), "{month}");
+            assert_eq!(exact(statement.income()), sum(income.iter()), "{month}");
             let mut counted = 0;
             for category in statement.by_category() {
                 let of_it: Vec<&Fields> =
-                    expected.iter().filter(|fields| fields["分類"] == category.name).copied().collect();
+                    spending.iter().filter(|fields| fields["分類"] == category.name).copied().collect();
                 assert_eq!((category.count, exact(category.total)), (of_it.len(), sum(of_it.iter())));
                 counted += category.count;
             }
-            assert_eq!(counted, expected.len());
+            assert_eq!((counted, statement.income_count()), (spending.len(), income.len()));
         }
         let last = self.store.get(self.book.last_transaction()).await.unwrap();
         assert_eq!(last.and_then(|text| Some(Entry::read(&text)?.id().to_owned())), self.model.last);

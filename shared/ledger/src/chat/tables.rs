@@ -1,0 +1,301 @@
+//! The lists of the grammar. Each is a file in `data` that says at its top how to add a word.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+/// All lists, read at their first use.
+pub(super) static TABLES: LazyLock<Tables> = LazyLock::new(Tables::read);
+
+/// The lists.
+pub(super) struct Tables {
+    /// Ways to pay: what people write, and the name that is stored.
+    pub(super) payments: Table,
+    /// Banks and shops before a card, and the cards behind them.
+    pub(super) banks: Table,
+    pub(super) cards: Table,
+    /// Words after a number that is no amount.
+    pub(super) units: Table,
+    /// Names with digits in them, or with words that would mean something else.
+    pub(super) names: Table,
+    /// Words for a currency before or after a number.
+    pub(super) currencies: Table,
+    /// Words for a currency that count only after a number.
+    pub(super) currencies_after: Table,
+    /// Codes that are English words too.
+    pub(super) plain_codes: HashSet<&'static str>,
+    /// Everyday words, and their category.
+    pub(super) items: Table,
+    /// Shops, and the category of what they sell.
+    shops: Table,
+    lists: HashMap<&'static str, Table>,
+}
+
+impl Tables {
+    fn read() -> Tables {
+        let banks = include_str!("../../data/banks.txt");
+        let currencies = include_str!("../../data/currencies.txt");
+        let plain = lines(currencies).filter(|(name, _)| *name == "plain");
+        let (mut anywhere, mut after) = (Table::default(), Table::default());
+        let (mut items, mut shops) = (Table::default(), Table::default());
+        for (name, words) in lines(include_str!("../../data/categories.txt")) {
+            match name.strip_suffix(" shop") {
+                Some(name) => words.for_each(|word| shops.add(word, name)),
+                None => words.for_each(|word| items.add(word, name)),
+            }
+        }
+        for (name, words) in lines(currencies).filter(|(name, _)| *name != "plain") {
+            match name.strip_suffix(" after") {
+                Some(code) => words.for_each(|word| after.add(word, code)),
+                None => words.for_each(|word| anywhere.add(word, name)),
+            }
+        }
+        let (before_card, cards): (Vec<&str>, Vec<&str>) = banks
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+            .partition(|line| !line.starts_with('/'));
+        Tables {
+            payments: Table::named(include_str!("../../data/payments.txt")),
+            banks: Table::list(&before_card.join(" ")),
+            cards: Table::list(cards.join(" ").trim_start_matches('/')),
+            units: Table::list(include_str!("../../data/units.txt")),
+            names: Table::list(include_str!("../../data/names.txt")),
+            currencies: anywhere,
+            currencies_after: after,
+            plain_codes: plain.flat_map(|(_, words)| words).collect(),
+            items,
+            shops,
+            lists: lines(include_str!("../../data/words.txt"))
+                .map(|(name, words)| (name, Table::list(&words.collect::<Vec<_>>().join(" "))))
+                .collect(),
+        }
+    }
+
+    /// A list of `words.txt`.
+    pub(super) fn words(&self, name: &str) -> &Table {
+        static NONE: LazyLock<Table> = LazyLock::new(Table::default);
+        self.lists.get(name).unwrap_or(&NONE)
+    }
+
+    /// The category of an item: that of the longest word in it, of two as long of the later one.
+    pub(super) fn category(&self, item: &str) -> Option<&'static str> {
+        let chars: Vec<char> = item.chars().collect();
+        let longest = |table: &Table| {
+            let found = (0..chars.len()).filter_map(|at| table.longest(&chars, at));
+            found.max_by_key(|found| found.len).map(|found| found.name)
+        };
+        longest(&self.items).or_else(|| longest(&self.shops))
+    }
+}
+
+/// The categories, in the order in which they are listed.
+pub(super) const CATEGORIES: [&str; 11] =
+    ["飲食", "交通", "居住", "娛樂", "醫療", "教育", "服飾", "日用", "通訊", "收入", "其他"];
+
+/// The category that is counted apart from spending.
+pub(super) const INCOME: &str = "收入";
+
+/// The category of an item whose words are in no list.
+pub(super) const OTHER: &str = "其他";
+
+/// The lines `name: word word` of a file, without its comments.
+fn lines(file: &'static str) -> impl Iterator<Item = (&'static str, std::str::SplitWhitespace<'static>)> {
+    let lines = file.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(':')).map(|(name, words)| (name.trim(), words.split_whitespace()))
+}
+
+/// Words, each with the name that it stands for. Letters match in any case, and with single spaces between them.
+#[derive(Default)]
+pub(super) struct Table {
+    names: HashMap<String, &'static str>,
+    longest: usize,
+}
+
+/// A word of a table, found in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Match {
+    /// How many characters of the text it takes.
+    pub(super) len: usize,
+    /// What it stands for.
+    pub(super) name: &'static str,
+}
+
+impl Table {
+    /// Words that stand for themselves.
+    fn list(words: &str) -> Table {
+        let mut table = Table::default();
+        let words = words.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+        words.for_each(|word| table.add(word, ""));
+        table
+    }
+
+    /// Words that stand for the name of their line.
+    fn of(file: &'static str) -> Table {
+        let mut table = Table::default();
+        for (name, words) in lines(file) {
+            words.for_each(|word| table.add(word, name));
+        }
+        table
+    }
+
+    /// The same, where the name is one of the words.
+    fn named(file: &'static str) -> Table {
+        let mut table = Table::of(file);
+        lines(file).for_each(|(name, _)| table.add(name, name));
+        table
+    }
+
+    fn add(&mut self, word: &str, name: &'static str) {
+        let word: String = word.chars().filter(|c| *c != ' ').map(fold).collect();
+        self.longest = self.longest.max(word.chars().count());
+        self.names.insert(word, name);
+    }
+
+    /// The longest word that begins at `at`. A word of letters is not found inside another: `visa` is not in `visage`.
+    pub(super) fn longest(&self, text: &[char], at: usize) -> Option<Match> {
+        let is_letter = |n: usize| text.get(n).is_some_and(char::is_ascii_alphabetic);
+        if at > 0 && is_letter(at) && is_letter(at - 1) {
+            return None;
+        }
+        let (mut key, mut found, mut chars) = (String::new(), None, 0);
+        for (n, c) in text.iter().enumerate().skip(at) {
+            let after_ascii = key.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '+');
+            if *c == ' ' && after_ascii && text.get(n + 1).is_some_and(char::is_ascii_alphanumeric) {
+                continue;
+            }
+            key.push(fold(*c));
+            chars += 1;
+            if chars > self.longest {
+                break;
+            }
+            if let Some(name) = self.names.get(&key)
+                && !(is_letter(n) && is_letter(n + 1))
+            {
+                found = Some(Match { len: n + 1 - at, name });
+            }
+        }
+        found
+    }
+
+    /// What `text` as a whole stands for.
+    pub(super) fn whole(&self, text: &str) -> Option<&'static str> {
+        let chars: Vec<char> = text.chars().collect();
+        self.longest(&chars, 0).filter(|found| found.len == chars.len()).map(|found| found.name)
+    }
+
+    /// Whether a word of two characters or more is in `text`.
+    pub(super) fn has_long_word(&self, text: &str) -> bool {
+        let chars: Vec<char> = text.chars().collect();
+        (0..chars.len()).any(|at| self.longest(&chars, at).is_some_and(|found| found.len > 1))
+    }
+
+    /// Whether one of the words is in `text`.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        let chars: Vec<char> = text.chars().collect();
+        (0..chars.len()).any(|at| self.longest(&chars, at).is_some())
+    }
+
+    /// `text` without the words at its beginning. It is left as it is if nothing else is in it.
+    pub(super) fn strip_start<'a>(&self, text: &'a str) -> &'a str {
+        let mut text = text.trim_start();
+        loop {
+            let chars: Vec<char> = text.chars().take(self.longest * 2).collect();
+            let Some(found) = self.longest(&chars, 0) else { return text };
+            let len: usize = chars[..found.len].iter().map(|c| c.len_utf8()).sum();
+            let rest = text[len..].trim_start();
+            if rest.is_empty() {
+                return text;
+            }
+            text = rest;
+        }
+    }
+
+    /// The same at its end.
+    pub(super) fn strip_end<'a>(&self, text: &'a str) -> &'a str {
+        let mut text = text.trim_end();
+        'words: loop {
+            let chars: Vec<char> = text.chars().collect();
+            for at in chars.len().saturating_sub(self.longest)..chars.len() {
+                if at > 0 && self.longest(&chars, at).is_some_and(|found| at + found.len == chars.len()) {
+                    let len: usize = chars[..at].iter().map(|c| c.len_utf8()).sum();
+                    text = text[..len].trim_end();
+                    continue 'words;
+                }
+            }
+            return text;
+        }
+    }
+}
+
+/// A character as the tables have it.
+fn fold(c: char) -> char {
+    match c {
+        '臺' => '台',
+        '週' => '周',
+        c => c.to_ascii_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn longest(table: &Table, text: &str) -> Option<(usize, &'static str)> {
+        let chars: Vec<char> = text.chars().collect();
+        table.longest(&chars, 0).map(|found| (found.len, found.name))
+    }
+
+    #[test]
+    fn a_way_to_pay_is_known_in_any_case_and_spacing() {
+        for word in ["LINE Pay", "linepay", "Line pay", "LINEPAY"] {
+            assert_eq!(TABLES.payments.whole(word), Some("LINE Pay"), "{word}");
+        }
+        assert_eq!(longest(&TABLES.payments, "visa"), Some((4, "信用卡")));
+        assert_eq!(longest(&TABLES.payments, "visage"), None);
+        assert_eq!(longest(&TABLES.payments, "悠遊卡加值"), Some((3, "悠遊卡")));
+    }
+
+    #[test]
+    fn the_longest_word_is_found_at_a_place() {
+        assert_eq!(longest(&TABLES.items, "包子店"), Some((2, "飲食")));
+        assert_eq!(longest(&TABLES.currencies_after, "元整"), Some((2, "TWD")));
+        assert!(TABLES.plain_codes.contains("CUP"));
+    }
+
+    #[test]
+    fn an_item_has_the_category_of_its_longest_and_last_word() {
+        for (item, category) in [
+            ("湯圓", Some("飲食")),
+            ("冰摩卡", Some("飲食")),
+            ("遊戲點數", Some("娛樂")),
+            ("手機殼", Some("通訊")),
+            ("書桌", Some("居住")),
+            ("拉麵書", Some("飲食")),
+            ("年終獎金", Some("收入")),
+            ("7-11 咖啡", Some("飲食")),
+            ("全聯", Some("日用")),
+            ("嗶嗶", None),
+        ] {
+            assert_eq!(TABLES.category(item), category, "{item}");
+        }
+    }
+
+    #[test]
+    fn every_name_of_a_category_is_one_of_the_list() {
+        for (name, _) in lines(include_str!("../../data/categories.txt")) {
+            assert!(CATEGORIES.contains(&name.trim_end_matches(" shop")), "{name}");
+        }
+        for (name, _) in lines(include_str!("../../data/currencies.txt")) {
+            let code = name.strip_suffix(" after").unwrap_or(name);
+            assert!(name == "plain" || crate::currency::code(code).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn words_at_the_edges_are_cut_and_never_all_of_a_text() {
+        let (before, behind) = (TABLES.words("before"), TABLES.words("behind"));
+        assert_eq!(before.strip_start("我剛剛買了咖啡"), "咖啡");
+        assert_eq!(before.strip_start("我"), "我");
+        assert_eq!(behind.strip_end("午餐一共花了"), "午餐");
+        assert_eq!(behind.strip_end("了"), "了");
+    }
+}
