@@ -8,11 +8,13 @@ use onetap_idem::{Claim, ClaimOutcome, Run};
 use onetap_line::webhook::Event;
 use onetap_line::{Message, Messages};
 use onetap_store::lease::{Acquire, AcquireOutcome};
-use onetap_store::{Answers, Error, Key, Lease, Read, Round, Ticket};
+use onetap_store::{Answers, Error, Key, Lease, Read, Round, Ticket, Values};
 use serde::{Deserialize, Serialize};
 
+use crate::bookkeeping::Bookkeeping;
+use crate::look_up::book;
 use crate::plan::Plan;
-use crate::profile::Profile;
+use crate::replies;
 use crate::session::Session;
 use crate::user_edit::profile_key;
 
@@ -43,8 +45,8 @@ pub(crate) struct Begun<'e> {
     pub(crate) plan: Plan,
     pub(crate) claim: EventClaim,
     pub(crate) lock: LockOutcome,
-    /// The user's profile, if it was read with the claim.
-    pub(crate) profile: Option<Profile>,
+    /// What was read of the user's keys with the claim.
+    pub(crate) known: Values,
 }
 
 /// The outcome of an event's claim.
@@ -69,14 +71,14 @@ pub(crate) enum LockOutcome {
     LeftBehind,
 }
 
-/// Claims the events, takes the locks and reads the profiles, in one round trip. Each is a request of its own, because a lock
+/// Claims the events, takes the locks and reads what the events need, in one round trip. Each is a request of its own, because a lock
 /// that is held must not refuse a claim. Of one user's events that need the lock, the first that is ours to handle gets it.
 ///
-/// An event that LINE marks as redelivered is probably a duplicate. It asks for its lock and its profile in a second round
+/// An event that LINE marks as redelivered is probably a duplicate. It asks for its lock and reads in a second round
 /// trip, after its claim was granted, so that a duplicate never keeps a new event of the user waiting. Of any other event claim
 /// and lock are likely to be granted.
 pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -> Vec<Begun<'e>> {
-    let readers = profile_readers(&events);
+    let readers = readers(session, &events);
     let mut locks = Locks { session, labels: labels(&events), locks: HashMap::new() };
     let mut round = Round::new();
     let mut asked = Vec::new();
@@ -90,7 +92,7 @@ pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -
         let mut read = None;
         if !is_redelivery {
             locks.ask(user, planned.event, &mut round);
-            read = reader.clone().map(|read| round.add(read));
+            read = Some(ask(&reader, &mut round));
         }
         asked.push((planned, claim, user, reader, read));
     }
@@ -107,40 +109,51 @@ pub(crate) async fn begin<'e>(session: &Session<'_>, events: Vec<Planned<'e>>) -
         let is_ours = matches!(claim, EventClaim::Ours(_));
         let user = user.filter(|_| is_ours);
         locks.ask(user, planned.event, &mut round);
-        let profile = read.and_then(|ticket| profile_of(&mut answers, ticket));
-        let late = reader.filter(|_| is_ours && planned.event.is_redelivery).map(|read| round.add(read));
-        outcomes.push((planned, claim, user, profile, late));
+        let known = read.map(|asked| take(asked, &mut answers));
+        let late = (is_ours && planned.event.is_redelivery).then(|| ask(&reader, &mut round));
+        outcomes.push((planned, claim, user, known, late));
     }
     let mut answers = session.send(round).await;
     locks.take(&mut answers);
 
-    let begun = outcomes.into_iter().map(|(Planned { event, plan }, claim, user, profile, late)| {
+    let begun = outcomes.into_iter().map(|(Planned { event, plan }, claim, user, known, late)| {
         let lock = user.map_or(LockOutcome::Unlocked, |user| locks.give(user, event));
-        let profile = profile.or_else(|| profile_of(&mut answers, late?));
-        Begun { event, plan, claim, lock, profile }
+        let known = known.or_else(|| Some(take(late?, &mut answers))).unwrap_or_default();
+        Begun { event, plan, claim, lock, known }
     });
     let begun = begun.collect();
     locks.release_unused().await;
     begun
 }
 
-/// For each event the read of its user's profile, if it needs the profile as it was before the delivery: an earlier event of
-/// the user may change it.
-fn profile_readers(events: &[Planned<'_>]) -> Vec<Option<Read>> {
+/// For each event the keys of its user that it reads, if it needs them as they were before the delivery: an earlier event of the
+/// user may change them.
+fn readers(session: &Session<'_>, events: &[Planned<'_>]) -> Vec<Vec<Key>> {
     let mut users = HashSet::new();
-    let reader = |planned: &Planned<'_>| {
+    let mut reader = |planned: &Planned<'_>| {
         let user = planned.event.source.user_id.as_deref()?;
         let is_first = users.insert(user.to_owned());
-        let reads = matches!(planned.plan, Plan::Saved(_) | Plan::Recent);
-        Some(Read::new(profile_key(user).ok().filter(|_| is_first && reads)?))
+        let profile = profile_key(user).ok().filter(|_| is_first)?;
+        match &planned.plan {
+            Plan::Saved(_) | Plan::Recent => Some(vec![profile]),
+            Plan::Ledger(words, say) => {
+                let (book, otherwise) = (book(session, user).ok()?, replies::say(say));
+                Some(Bookkeeping::new(book, profile, words.clone(), session.now, otherwise).keys())
+            }
+            _ => None,
+        }
     };
-    events.iter().map(reader).collect()
+    events.iter().map(|planned| reader(planned).unwrap_or_default()).collect()
 }
 
-/// The profile that was read; `None` if it was not: then its reader asks again.
-fn profile_of(answers: &mut Answers, ticket: Ticket<Read>) -> Option<Profile> {
-    let there = answers.take(ticket).ok()?;
-    Some(Profile::read(there.as_deref()))
+fn ask(keys: &[Key], round: &mut Round) -> Vec<(Key, Ticket<Read>)> {
+    keys.iter().map(|key| (key.clone(), round.add(Read::new(key.clone())))).collect()
+}
+
+/// What was read. Nothing if not all of it was: then whoever needs it reads again.
+fn take(asked: Vec<(Key, Ticket<Read>)>, answers: &mut Answers) -> Values {
+    let read = asked.into_iter().map(|(key, ticket)| Ok((key, answers.take(ticket)?)));
+    read.collect::<Result<Values, Error>>().unwrap_or_default()
 }
 
 /// The claim on an event, if it does anything and has an id to be known by.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bookkeeping;
 mod claims;
 mod config;
 pub mod confirmation;
@@ -12,6 +13,7 @@ mod recall;
 pub mod replies;
 mod reply;
 mod session;
+mod small_talk;
 mod user_edit;
 mod work;
 

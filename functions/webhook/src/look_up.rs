@@ -2,14 +2,14 @@
 
 use metrics::counter;
 use onetap_ledger::Book;
-use onetap_ledger::chat::{self, Supply};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event};
-use onetap_store::{Batch, Error, Expect, Key};
+use onetap_store::{Batch, Error, Expect, Key, Values};
 use onetap_weather::{ForecastOutcome, LookedUp, Place, ToStore};
 use tokio::time::Instant;
 
-use crate::plan::{Plan, Saved, chat_hash, happened_at_ms};
+use crate::bookkeeping::{Bookkeeping, without_store};
+use crate::plan::{Plan, Saved, happened_at_ms};
 use crate::profile::{Profile, ProfileChange};
 use crate::recall::recall;
 use crate::replies;
@@ -28,15 +28,10 @@ pub(crate) struct Findings {
     pub(crate) forecast_to_store: Option<Batch>,
 }
 
-/// Looks up what `event` asks for. `profile` is the user's, if it was read before.
-pub(crate) async fn look_up(
-    session: &Session<'_>,
-    event: &Event,
-    plan: &Plan,
-    profile: Option<Profile>,
-) -> Findings {
+/// Looks up what `event` asks for. `known` was read of the user's keys before.
+pub(crate) async fn look_up(session: &Session<'_>, event: &Event, plan: &Plan, known: Values) -> Findings {
     let mut result = ForecastResult::default();
-    let (answer, user_edit) = answer_and_edit(session, event, plan, profile, &mut result).await;
+    let (answer, user_edit) = answer_and_edit(session, event, plan, known, &mut result).await;
     Findings { answer, user_edit, forecast: result.outcome, forecast_to_store: result.to_store }
 }
 
@@ -45,14 +40,11 @@ async fn answer_and_edit(
     session: &Session<'_>,
     event: &Event,
     plan: &Plan,
-    profile: Option<Profile>,
+    known: Values,
     result: &mut ForecastResult,
 ) -> (Option<Messages>, Option<UserEdit>) {
     let user = event.source.user_id.as_deref();
-    let profile = async || match profile {
-        Some(profile) => Some(profile),
-        None => read_profile(session, user).await,
-    };
+    let profile = async || read_profile(session, user, &known).await;
     let at = happened_at_ms(event, session.now.unix());
     let busy = || Some(replies::text(replies::BUSY));
     // A user who writes to the bot alone follows it.
@@ -87,24 +79,20 @@ async fn answer_and_edit(
             let changes = and_is_here(ProfileChange::Save(*saved, place));
             if_store_is_up(user.map(|user| UserEdit::profile(user, changes, Some(answer))))
         }
-        Plan::Book(change) => {
-            let chat = chat_hash(&event.source);
-            let edit = |user| Ok(UserEdit::book(book(session, user)?, change.clone(), chat, session.now));
-            if_store_is_up(user.map(edit))
-        }
-        Plan::HalfSaid(words, say) => {
+        Plan::Ledger(words, say) => {
             let answer = replies::say(say);
-            // A way to pay is the answer to a question that only the store knows.
-            let without_store = match chat::supply(&words.text, words.at) {
-                Supply::Payment => busy(),
-                _ => Some(answer.clone()),
-            };
-            let book = user.filter(|_| session.store_is_up()).and_then(|user| book(session, user).ok());
-            let edit = book.map(|book| UserEdit::HalfSaid(book, words.clone(), answer, session.now));
-            (without_store, edit)
+            let without_store = without_store(words, &answer).or_else(busy);
+            let bookkeeping = user.filter(|_| session.store_is_up()).and_then(|user| {
+                let (book, profile) = (book(session, user).ok()?, profile_key(user).ok()?);
+                Some(
+                    Bookkeeping::new(book, profile, words.clone(), session.now, answer)
+                        .knowing(known.clone()),
+                )
+            });
+            (without_store, bookkeeping.map(|bookkeeping| UserEdit::Ledger(Box::new(bookkeeping))))
         }
         Plan::Recall(question) => match user.and_then(|user| book(session, user).ok()) {
-            Some(book) => (recall(session, &book, *question).await.ok().or_else(busy), None),
+            Some(book) => (recall(session, &book, question).await.ok().or_else(busy), None),
             None => (busy(), None),
         },
         Plan::Erase => if_store_is_up(user.map(|user| erasure(session, user).map(UserEdit::Erase))),
@@ -167,7 +155,7 @@ fn batch_of(ToStore { key, there, value, ttl }: ToStore) -> Option<Batch> {
 }
 
 /// A user's ledger.
-fn book(session: &Session<'_>, user: &str) -> Result<Book, Error> {
+pub(crate) fn book(session: &Session<'_>, user: &str) -> Result<Book, Error> {
     let wrong = || Error::rejected("a user id that no key can hold");
     Book::new(user, session.webhook.config.ledger).ok_or_else(wrong)
 }
@@ -178,8 +166,11 @@ pub(crate) fn erasure(session: &Session<'_>, user: &str) -> Result<Erasure, Erro
 }
 
 /// A user's profile; `None` where it cannot be known.
-async fn read_profile(session: &Session<'_>, user: Option<&str>) -> Option<Profile> {
+async fn read_profile(session: &Session<'_>, user: Option<&str>, known: &Values) -> Option<Profile> {
     let key = profile_key(user?).ok()?;
+    if known.knows(&key) {
+        return Some(Profile::read(known.get(&key)));
+    }
     let there = session.get(&key).await.ok()?;
     Some(Profile::read(there.as_deref()))
 }

@@ -3,14 +3,15 @@
 use std::fmt;
 
 use onetap_idem::digest;
-use onetap_ledger::chat::{self, Recall, Sentence, Supply};
-use onetap_ledger::{Change, Moment};
+use onetap_ledger::Moment;
+use onetap_ledger::chat::{self, Habits, Recall, Sentence};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Source, TextMessage};
 use onetap_weather::places::{by_address, by_name, is_place_text, nearest, search};
 use onetap_weather::{Found, Place};
 use percent_encoding::percent_decode_str;
 
 use crate::confirmation::{button_data, confirms};
+use crate::small_talk;
 
 /// How old an event can be when it arrives: redelivered, or after an outage. An older timestamp is wrong.
 const MAX_AGE_SECONDS: i64 = 7 * 24 * 3600;
@@ -84,10 +85,9 @@ pub enum Plan {
     Recent,
     /// This place is to be saved.
     Save(Saved, &'static Place),
-    /// A change of the ledger.
-    Book(Change),
-    /// A half-said entry, or what may be missing in one that was said before. The answer if it is neither.
-    HalfSaid(Words, Say),
+    /// A change of the ledger or of the user's habits, or what may be missing in an entry that was said before. The answer if it
+    /// is none of these.
+    Ledger(Words, Say),
     /// Something of the ledger is to be read.
     Recall(Recall),
     /// Everything that is kept for the user is to go: it was asked for, and confirmed.
@@ -128,8 +128,6 @@ pub enum Say {
     UnknownAction,
     /// Which of these?
     Choose(Vec<&'static Place>, Option<Saved>),
-    /// More places than can be offered.
-    TooMany,
     /// No place is called so.
     NoSuchPlace,
     /// No place is called so, and what can be said: the text may not have been meant as a place.
@@ -138,6 +136,10 @@ pub enum Say {
     SaveWhich(Saved),
     /// Nothing near there.
     OnlyTaiwan,
+    /// The text is not understood.
+    NotUnderstood,
+    /// A group is not shown where somebody lives or works.
+    NamePlaceInAGroup,
     /// What can be said.
     Help,
     /// To a group that the bot joined.
@@ -150,8 +152,8 @@ pub enum Say {
     ErasureNotConfirmed,
     /// LINE does not say whose data it is about.
     UnknownUser,
-    /// What the ledger has to say to a sentence that it cannot use.
-    Ledger(chat::Problem),
+    /// A kind word.
+    Kind(&'static str),
 }
 
 /// When `event` happened: at its timestamp, or at `now` if it has none that can be true. Both in seconds since 1970.
@@ -225,9 +227,11 @@ fn text(message: &TextMessage, source: &Source, now: Moment) -> Plan {
     if source.chat == Chat::User {
         return words(text, source, now);
     }
-    let addressed = text.strip_prefix(ADDRESS).filter(|rest| rest.starts_with(char::is_whitespace));
+    let addressed = text.strip_prefix(ADDRESS);
+    let addressed =
+        addressed.filter(|rest| rest.starts_with(|c: char| c.is_whitespace() || [':', '：'].contains(&c)));
     match (addressed, message.mentions_bot()) {
-        (Some(text), _) => words(text.trim_start(), source, now),
+        (Some(text), _) => words(text.trim_start_matches([':', '：', ' ', '\u{3000}', '\n']), source, now),
         (None, true) => words(text, source, now),
         (None, false) => overheard(text),
     }
@@ -235,19 +239,12 @@ fn text(message: &TextMessage, source: &Source, now: Moment) -> Plan {
 
 /// A text that does not address the bot is answered only if it is the full name of a place, or asks for the weather of one.
 fn overheard(text: &str) -> Plan {
-    let (name, is_asked) = match text.strip_suffix("天氣") {
-        Some(name) => (name.trim_end(), true),
-        None => (text, false),
-    };
-    let full_name = name.replace('台', "臺");
-    let is_named = |place: &Place| is_asked || full_name == place.township() || full_name == place.name();
-    match search(name) {
-        Found::One(place) if is_named(place) => Plan::Forecast(place),
-        Found::Few(places) if places.iter().all(|place| is_named(place)) => {
-            Plan::Say(Say::Choose(places, None))
-        }
-        Found::Many if is_asked => Plan::Say(Say::TooMany),
-        _ => Plan::Ignore,
+    let search = search(text);
+    match search.found {
+        _ if !search.full_name && !search.asks_weather => Plan::Ignore,
+        Found::One(place) => Plan::Forecast(place),
+        Found::Many { first, .. } => Plan::Say(Say::Choose(first, None)),
+        Found::Nothing => Plan::Ignore,
     }
 }
 
@@ -257,57 +254,99 @@ pub(crate) fn chat_hash(source: &Source) -> Option<String> {
     (source.chat != Chat::User).then(|| digest(&[source.chat.label().as_bytes(), id.as_bytes()]))
 }
 
-/// The first that matches: a setting, an erasure, a deletion, an edit, a question about the ledger, an entry, a place, what is
-/// missing in a half-said entry, help.
+/// The first that matches: a setting, an erasure, what concerns the ledger, a place, small talk, help.
 fn words(text: &str, source: &Source, now: Moment) -> Plan {
-    let half_said =
-        |say| Plan::HalfSaid(Words { text: text.to_owned(), at: now, chat: chat_hash(source) }, say);
     if let Some((saved, name)) = setting(text) {
-        return match search(name) {
+        return match search(name).found {
             _ if name.is_empty() => Plan::Say(Say::SaveWhich(saved)),
             Found::One(place) => Plan::Save(saved, place),
-            Found::Few(places) => Plan::Say(Say::Choose(places, Some(saved))),
-            Found::Many => Plan::Say(Say::TooMany),
+            Found::Many { first, .. } => Plan::Say(Say::Choose(first, Some(saved))),
             Found::Nothing => Plan::Say(Say::NoSuchPlace),
         };
     }
-    if text == "刪除我的資料" {
+    if asks_to_erase(text) {
         let ask = |user: &String| Say::ConfirmErasure(button_data(user, now));
         return Plan::Say(source.user_id.as_ref().map_or(Say::UnknownUser, ask));
     }
-    match chat::parse(text, now) {
-        Sentence::Delete => return Plan::Book(Change::Delete),
-        Sentence::Edit(edit) => return Plan::Book(Change::Edit(edit)),
-        Sentence::Note(note) => return Plan::Book(Change::Note(note)),
-        Sentence::EditProblem(problem) | Sentence::NoteProblem(problem) => {
-            return Plan::Say(Say::Ledger(problem));
-        }
-        Sentence::HalfSaid(_, problem) => return half_said(Say::Ledger(problem)),
+    let ledger = |say| Plan::Ledger(Words { text: text.to_owned(), at: now, chat: chat_hash(source) }, say);
+    match chat::parse(text, now, &Habits::default()) {
         // A ledger is not read aloud in a group.
         Sentence::Recall(_) if source.chat != Chat::User => return Plan::Say(Say::NotInAGroup),
         Sentence::Recall(recall) => return Plan::Recall(recall),
         Sentence::Other => {}
+        _ => return ledger(Say::Help),
     }
-    match search(text) {
+    let search = search(text);
+    match search.found {
         Found::One(place) => Plan::Forecast(place),
-        Found::Few(places) => Plan::Say(Say::Choose(places, None)),
-        Found::Many => Plan::Say(Say::TooMany),
-        Found::Nothing if HELP.contains(&text) => Plan::Say(Say::Help),
-        Found::Nothing => {
-            let say = if is_place_text(text) { Say::NoPlaceHelp } else { Say::Help };
-            match chat::supply(text, now) {
-                Supply::Payment | Supply::Word => half_said(say),
-                Supply::Nothing => Plan::Say(say),
+        Found::Many { first, .. } => Plan::Say(Say::Choose(first, None)),
+        Found::Nothing if search.asks_weather => match search.name.as_str() {
+            "" | "住家" | "家" | "公司" if source.chat != Chat::User => {
+                Plan::Say(Say::NamePlaceInAGroup)
             }
-        }
+            "" | "住家" | "家" => Plan::Saved(Saved::Home),
+            "公司" => Plan::Saved(Saved::Office),
+            name if is_place_text(name) => Plan::Say(Say::NoPlaceHelp),
+            _ => Plan::Say(Say::NotUnderstood),
+        },
+        Found::Nothing if text.is_empty() || HELP.contains(&text) => Plan::Say(Say::Help),
+        Found::Nothing => match small_talk::answer(text) {
+            Some(answer) => Plan::Say(Say::Kind(answer)),
+            // It may name what is missing in an entry.
+            None if text.chars().count() <= MAX_ANSWER_CHARS => {
+                ledger(if is_like_a_place(text) { Say::NoPlaceHelp } else { Say::NotUnderstood })
+            }
+            None => Plan::Say(Say::NotUnderstood),
+        },
     }
 }
+
+/// Whether a text that is no place ends like one.
+fn is_like_a_place(text: &str) -> bool {
+    is_place_text(text) && text.ends_with(['縣', '市', '鄉', '鎮', '區', '村', '里', '島', '都', '州', '府'])
+}
+
+/// Whether the text asks for the erasure of everything.
+fn asks_to_erase(text: &str) -> bool {
+    let text = text.trim_end_matches(['。', '！', '!', '吧']);
+    [
+        "刪除我的資料",
+        "刪除我的所有資料",
+        "刪除我所有的資料",
+        "刪除我的全部資料",
+        "刪除所有資料",
+        "清除所有資料",
+        "清除我的資料",
+    ]
+    .contains(&text)
+}
+
+/// The longest text that may answer a question of the bot, in characters.
+const MAX_ANSWER_CHARS: usize = 40;
 
 /// Prefix that addresses the bot in a group, like a mention.
 const ADDRESS: &str = "記帳";
 
 /// Words that look like a place name and ask for help.
-const HELP: [&str; 6] = ["說明", "幫助", "使用說明", "你好", "您好", "哈囉"];
+const HELP: [&str; 17] = [
+    "說明",
+    "幫助",
+    "使用說明",
+    "怎麼用",
+    "怎麼使用",
+    "如何使用",
+    "help",
+    "Help",
+    "記帳",
+    "我要記帳",
+    "怎麼記帳",
+    "如何記帳",
+    "你是誰",
+    "你會什麼",
+    "功能",
+    "教學",
+    "選單",
+];
 
 /// `設定住家 X` or `設定公司 X`, with the space or without.
 fn setting(text: &str) -> Option<(Saved, &str)> {

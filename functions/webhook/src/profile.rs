@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use onetap_ledger::chat::Habits;
 use onetap_store::Ttl;
 use onetap_weather::Place;
 use onetap_weather::places::by_name;
@@ -32,6 +33,9 @@ pub struct Profile {
     /// deliver what happened before that later, and then it no longer says whether the user is here.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     since: Option<i64>,
+    /// How the user keeps books.
+    #[serde(default, deserialize_with = "lenient_habits", skip_serializing_if = "Habits::is_empty")]
+    habits: Habits,
     /// What a newer version keeps beside these.
     #[serde(flatten)]
     more: Map<String, Value>,
@@ -44,6 +48,11 @@ fn yes() -> bool {
 /// A number; anything else is as good as none.
 fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_i64())
+}
+
+/// Habits; anything else is as good as none.
+fn lenient_habits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Habits, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
 impl fmt::Debug for Profile {
@@ -99,6 +108,17 @@ impl Profile {
     /// The places that were asked for, the latest first.
     pub fn recent(&self) -> Vec<&'static Place> {
         self.recent.iter().filter_map(|name| by_name(name)).take(MAX_RECENT).collect()
+    }
+
+    /// How the user keeps books.
+    pub fn habits(&self) -> &Habits {
+        &self.habits
+    }
+
+    /// With these habits.
+    #[must_use]
+    pub fn with_habits(self, habits: Habits) -> Profile {
+        Profile { habits, ..self }
     }
 
     /// With `change` made.

@@ -1,5 +1,6 @@
 //! Reading the ledger back in the chat.
 
+use futures_util::future::try_join_all;
 use onetap_ledger::chat::Recall;
 use onetap_ledger::{Book, Month, Months, Statement, texts};
 use onetap_line::Messages;
@@ -12,10 +13,27 @@ use crate::session::Session;
 const RECENT_ENTRIES: usize = 5;
 
 /// What the ledger says to the question.
-pub(crate) async fn recall(session: &Session<'_>, book: &Book, recall: Recall) -> Result<Messages, Error> {
+pub(crate) async fn recall(session: &Session<'_>, book: &Book, recall: &Recall) -> Result<Messages, Error> {
     Ok(replies::text(match recall {
-        Recall::Month(month) => texts::summary(&statement(session, book, month).await?),
+        Recall::Month(month) => texts::summary(&statement(session, book, *month).await?, &month.to_string()),
         Recall::Recent => recent(session, book).await?,
+        Recall::Days { first, last, name, of } => {
+            // A week may begin in one month and end in the next; a year has twelve.
+            let begin = Month::from(*first);
+            let months = std::iter::successors(Some(Month::from(*last)), |month| month.previous());
+            let months = months.take_while(|month| *month >= begin);
+            let statements = try_join_all(months.map(|month| statement(session, book, month))).await?;
+            let all = statements.into_iter().reduce(Statement::join);
+            let days = all.map_or_else(|| Statement::fold(begin, []), |all| all.between(*first, *last));
+            match of {
+                Some(of) if of == "收入" => texts::summary(&days.matching(of), name),
+                Some(of) => match days.matching(of) {
+                    none if none.count() == 0 => format!("{name} 找不到「{of}」的紀錄"),
+                    days => texts::summary(&days, &format!("{name} {of}")),
+                },
+                None => texts::summary(&days, name),
+            }
+        }
     }))
 }
 

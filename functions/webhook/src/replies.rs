@@ -15,11 +15,14 @@ const HELP: &str = "您可以這樣使用：\n\
     • 輸入地名查天氣：信義區、永和、花蓮市\n\
     • 傳送位置訊息查當地天氣\n\
     • 設定住家 永和區、設定公司 信義區\n\
-    • 記帳：午餐 120 信用卡\n\
-    • 修改金額 150、上一筆分類改教育、刪除上一筆\n\
-    • 查帳：最近紀錄、本月、上個月、9月\n\
-    • 刪除我的資料";
-const SPEAKING_IN_A_GROUP: &str = "在群組裡請先提及我（@），或在前面加上「記帳 」，例如：記帳 午餐 120 信用卡\n\
+    • 記帳：午餐 120 信用卡、昨天計程車 250 現金\n\
+    • 改錯：改成150、分類改成娛樂、刪掉剛剛那筆\n\
+    • 查帳：今天花多少、本週、上個月、飲食花了多少、最近紀錄\n\
+    • 設定付款 現金（之後不用每次說）\n\
+    • 清除資料：刪除我的資料";
+const NOT_UNDERSTOOD: &str = "不好意思，我沒聽懂。記帳請說「午餐 120 現金」，查天氣請說「永和區」；\
+    輸入「說明」可以看所有用法。";
+const SPEAKING_IN_A_GROUP: &str = "在群組裡請先 @ 我，或在前面加上「記帳 」，例如：記帳 午餐 120 信用卡\n\
     查天氣請輸入完整地名，例如：永和區、永和天氣";
 
 /// A message of these words.
@@ -52,7 +55,6 @@ pub fn say(say: &Say) -> Messages {
             let offer = |message: Message, place: &&'static Place| message.quick_reply(choice(place));
             places.iter().fold(choose, offer).into()
         }
-        Say::TooMany => text("符合的地點太多，請輸入更完整的地名，例如：臺北市信義區"),
         Say::NoSuchPlace => text(NO_SUCH_PLACE),
         Say::NoPlaceHelp => text(format!("{NO_SUCH_PLACE}\n\n{HELP}")),
         Say::SaveWhich(saved) => {
@@ -60,6 +62,8 @@ pub fn say(say: &Say) -> Messages {
         }
         Say::OnlyTaiwan => text("目前只提供臺灣地區的天氣查詢。"),
         Say::Help => text(HELP),
+        Say::NotUnderstood => text(NOT_UNDERSTOOD),
+        Say::NamePlaceInAGroup => text("在群組裡請說地名，例如：永和區天氣"),
         Say::Greeting => text(format!("大家好！{HELP}\n\n{SPEAKING_IN_A_GROUP}")),
         Say::NotInAGroup => text("為了保護您的隱私，請在和我的一對一聊天裡查帳。"),
         Say::ConfirmErasure(data) => Message::text(
@@ -73,7 +77,7 @@ pub fn say(say: &Say) -> Messages {
              如果要刪除您的資料，請再輸入一次「刪除我的資料」。",
         ),
         Say::UnknownUser => text("LINE 沒有告訴我您是誰，請在和我的一對一聊天裡再說一次。"),
-        Say::Ledger(answer) => text(answer.0.as_str()),
+        Say::Kind(answer) => text(*answer),
     }
 }
 

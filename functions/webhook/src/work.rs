@@ -7,14 +7,13 @@ use onetap_idem::{RecordOutcome, Run};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
 use onetap_store::lease::ReleaseOutcome;
-use onetap_store::{Batch, Commit, Error, Lease, Round, edit};
+use onetap_store::{Batch, Commit, Error, Lease, Round, Values, edit};
 use tokio::time::Instant;
 
 use crate::claims::{Begun, EventClaim, LockOutcome, Marker, count_dedupe};
 use crate::erasing::{Removal, hide_surplus, remove_hidden_records};
 use crate::look_up::{Findings, erasure, look_up};
 use crate::plan::Plan;
-use crate::profile::Profile;
 use crate::replies;
 use crate::reply::{Replied, reply};
 use crate::session::Session;
@@ -24,7 +23,7 @@ use crate::{Ended, Ending};
 /// Handles one event, and says how it ended.
 pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> Ending {
     let start = Instant::now();
-    let Begun { event, plan, claim, lock, profile } = begun;
+    let Begun { event, plan, claim, lock, known } = begun;
     if event.is_redelivery {
         counter!("line_redelivery_total").increment(1);
     }
@@ -51,11 +50,9 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
             ended.into()
         }
         (EventClaim::Ours(run), LockOutcome::Held(lease)) => {
-            work(session, event, &plan, profile, run, Some(lease)).await
+            work(session, event, &plan, known, run, Some(lease)).await
         }
-        (EventClaim::Ours(run), LockOutcome::Unlocked) => {
-            work(session, event, &plan, profile, run, None).await
-        }
+        (EventClaim::Ours(run), LockOutcome::Unlocked) => work(session, event, &plan, known, run, None).await,
     };
     let (kind, ended) = (event.kind.label(), ending.ended);
     counter!("line_webhook_events_total", "event_type" => kind, "outcome" => ended.label()).increment(1);
@@ -77,12 +74,12 @@ async fn work(
     session: &Session<'_>,
     event: &Event,
     plan: &Plan,
-    profile: Option<Profile>,
+    known: Values,
     mut run: Option<Run>,
     lease: Option<Lease>,
 ) -> Ending {
     let Findings { answer, user_edit, forecast, forecast_to_store } =
-        look_up(session, event, plan, profile).await;
+        look_up(session, event, plan, known).await;
     let user_edit = match user_edit {
         Some(user_edit) if session.store_is_up() => user_edit,
         not_written => {
@@ -174,7 +171,7 @@ async fn reply_to_failed_write(
         // The writes may be applied: if the bot said "try again", the user could enter it twice. LINE delivers the event
         // again, and that run finds the marker and replies, or finds none and does the work.
         _ if maybe_written && has_claim => Ended::Failed,
-        (Plan::HalfSaid(..), Some(answer)) => reply(session, event, &answer).await.ended(),
+        (Plan::Ledger(..), Some(answer)) => reply(session, event, &answer).await.ended(),
         (Plan::Unfollow, _) => Ended::Failed,
         _ => reply(session, event, &replies::text(replies::BUSY)).await.ended(),
     }

@@ -32,7 +32,7 @@ async fn every_delivery_gets_the_answer_of_its_name() {
         ("entry", 200, &["已記帳"]),
         ("edit-entry", 200, &["修改成功\n• 原幣金額：120 → 150"]),
         ("three-entries", 200, &["已記帳：\n• "]),
-        ("half-said", 200, &["缺少付款方式"]),
+        ("half-said", 200, &["「午餐」100 元的付款方式是什麼？"]),
         ("rest-of-entry", 200, &["已記帳：\n• "]),
         ("this-month", 200, &[&this_month]),
         ("group", 200, &[]),

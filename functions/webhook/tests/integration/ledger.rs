@@ -27,6 +27,10 @@ on_every_backend! {
     erasing_takes_any_number_of_months
     an_erasure_is_asked_for_and_confirmed_by_its_user_within_five_minutes
     a_group_neither_changes_nor_shows_what_was_said_elsewhere
+    what_a_user_usually_does_is_remembered_and_erased
+    a_question_offers_the_usual_ways_to_pay_and_a_way_out
+    an_edit_or_deletion_concerns_the_entry_that_it_names
+    a_correction_of_what_is_not_recorded_yet_changes_nothing_else
 }
 
 fn book(user: &str) -> Book {
@@ -129,7 +133,7 @@ async fn another_currency_is_asked_for_its_rate_and_nothing_is_changed(store: Ar
     bot.ask(&user, "2024-02-01 書 12.5 信用卡").await;
     let sum = async || bot.ask(&user, "2024-02").await.lines().next().unwrap_or_default().to_owned();
     let asked = bot.ask(&user, "修改幣別 美金").await;
-    assert_eq!(asked, "請一併提供匯率（1 USD 等於多少 TWD），例如：修改幣別 USD 匯率 31.5");
+    assert_eq!(asked, "匯率是多少？1 USD 等於多少台幣，例如：匯率 31.5");
     assert_eq!(sum().await, "2024-02 共 1 筆，合計 12.5 TWD");
     // The example works as it is.
     let example = asked.split_once("例如：").unwrap().1;
@@ -141,35 +145,35 @@ async fn another_currency_is_asked_for_its_rate_and_nothing_is_changed(store: Ar
 
 async fn a_half_said_entry_is_completed_once(store: Arc<dyn Store>) {
     let (bot, user) = (Bot::new(store), user());
-    assert_eq!(bot.ask(&user, "午餐 100").await, "缺少付款方式，例如：午餐 120 信用卡");
+    assert_eq!(bot.ask(&user, "午餐 100").await, "「午餐」100 元的付款方式是什麼？");
     // Anything else leaves it alone.
     assert!(bot.ask(&user, "永和").await.starts_with("新北市永和區"));
-    assert!(bot.ask(&user, "謝謝").await.starts_with("找不到這個地點"));
+    assert!(bot.ask(&user, "謝謝").await.starts_with("不客氣"));
     let pay = text(&user, "信用卡");
     for _ in 0..3 {
         assert_eq!(bot.deliver(from_ref(&pay)).await, 200);
     }
     let said = bot.said();
     assert_eq!(said.len(), 1);
-    assert!(said[0].ends_with("午餐 100 TWD 信用卡"), "{said:?}");
+    assert!(said[0].ends_with("午餐 100 信用卡（飲食）"), "{said:?}");
     assert_eq!(bot.store.get(book(&user).pending()).await.unwrap(), None);
-    assert!(bot.ask(&user, "信用卡").await.starts_with("找不到這個地點"));
+    assert!(bot.ask(&user, "信用卡").await.starts_with("不好意思，我沒聽懂。"));
     assert_eq!(entries(&bot, &user, &this_month()).await, (vec!["午餐 100".to_owned()], 1));
 }
 
 async fn a_half_said_entry_in_a_group_is_its_users_alone(store: Arc<dyn Store>) {
     let (bot, user, other) = (Bot::new(store), user(), support::user());
     assert_eq!(bot.deliver(&[mentioning(&user, "午餐 100")]).await, 200);
-    assert_eq!(bot.said(), ["缺少付款方式，例如：午餐 120 信用卡"]);
+    assert_eq!(bot.said(), ["「午餐」100 元的付款方式是什麼？\n（請按按鈕，或在回答前面加上「記帳 」）"]);
     // Not spoken to the bot: nothing happens, and nothing is said.
     for (who, words) in [(&user, "現金"), (&other, "現金"), (&other, "120 現金"), (&user, "本月")] {
         assert_eq!(bot.deliver(&[in_group(text(who, words))]).await, 200);
         assert_eq!(bot.said(), Vec::<String>::new(), "{words}");
     }
     assert_eq!(bot.deliver(&[mentioning(&other, "現金")]).await, 200);
-    assert!(bot.said()[0].starts_with("找不到這個地點"));
+    assert!(bot.said()[0].starts_with("不好意思，我沒聽懂。"));
     assert_eq!(bot.deliver(&[in_group(text(&user, "記帳 信用卡"))]).await, 200);
-    assert!(bot.said()[0].ends_with("午餐 100 TWD 信用卡"));
+    assert!(bot.said()[0].ends_with("午餐 100 信用卡（飲食）"));
     assert_eq!(entries(&bot, &user, &this_month()).await.1, 1);
     assert_eq!(entries(&bot, &other, &this_month()).await.1, 0);
 }
@@ -178,18 +182,19 @@ async fn what_is_said_in_one_chat_is_not_told_in_another(store: Arc<dyn Store>) 
     let (bot, user) = (Bot::new(store), user());
     bot.ask(&user, "午餐 100").await;
     assert_eq!(bot.deliver(&[mentioning(&user, "現金")]).await, 200);
-    assert!(bot.said()[0].starts_with("找不到這個地點"));
-    assert!(bot.ask(&user, "現金").await.ends_with("午餐 100 TWD 現金"));
+    assert!(bot.said()[0].starts_with("不好意思，我沒聽懂。"));
+    assert!(bot.ask(&user, "現金").await.ends_with("午餐 100 現金（飲食）"));
     // In one group, then in another, then in the first.
     let in_another = |mut event: Value| {
         event["source"]["groupId"] = "another-planted-group".into();
         event
     };
     assert_eq!(bot.deliver(&[mentioning(&user, "晚餐 200")]).await, 200);
+    assert!(bot.said()[0].contains("晚餐"));
     assert_eq!(bot.deliver(&[in_another(mentioning(&user, "現金"))]).await, 200);
     assert!(bot.said().iter().all(|said| !said.contains("晚餐")));
     assert_eq!(bot.deliver(&[mentioning(&user, "現金")]).await, 200);
-    assert!(bot.said()[0].ends_with("晚餐 200 TWD 現金"));
+    assert!(bot.said()[0].ends_with("晚餐 200 現金（飲食）"));
 }
 
 async fn a_group_neither_changes_nor_shows_what_was_said_elsewhere(store: Arc<dyn Store>) {
@@ -232,6 +237,97 @@ async fn a_group_neither_changes_nor_shows_what_was_said_elsewhere(store: Arc<dy
     assert_eq!(said_in(mentioning(&user, "刪除上一筆")).await, NOTHING);
 }
 
+/// The texts that the buttons of the last reply send.
+async fn buttons_after(bot: &Bot, event: Value) -> Vec<String> {
+    assert_eq!(bot.deliver(&[event]).await, 200);
+    let replies = bot.line.take_replies();
+    let [reply] = &replies[..] else { panic!("{replies:?}") };
+    let items = reply.messages[0]["quickReply"]["items"].as_array().cloned().unwrap_or_default();
+    items.iter().map(|item| item["action"]["text"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn what_a_user_usually_does_is_remembered_and_erased(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    // A category, a way to pay of the user's own, a default.
+    bot.ask(&user, "拿鐵 65 現金").await;
+    bot.ask(&user, "分類改成娛樂").await;
+    assert!(bot.ask(&user, "拿鐵 70 現金").await.ends_with("拿鐵 70 現金（娛樂）"));
+    bot.ask(&user, "付款方式改成福利點").await;
+    assert!(bot.ask(&user, "便當 100 福利點").await.ends_with("便當 100 福利點（飲食）"));
+    assert!(bot.ask(&user, "設定付款 福利點").await.contains("福利點"));
+    assert!(bot.ask(&user, "晚餐 200").await.ends_with("晚餐 200 福利點（飲食）"));
+    // A group is shown none of it.
+    for (words, answer) in [("早餐 50", "付款方式是什麼"), ("拿鐵 70 現金", "拿鐵 70 現金（飲食）")]
+    {
+        assert_eq!(bot.deliver(&[mentioning(&user, words)]).await, 200);
+        assert!(bot.said()[0].contains(answer), "{words}");
+    }
+    assert!(bot.ask(&user, "設定付款 無").await.contains("再問您"));
+    assert!(bot.ask(&user, "晚餐 200").await.contains("付款方式是什麼"));
+    // The saved place stays.
+    bot.ask(&user, "設定住家 永和區").await;
+    bot.ask(&user, "設定付款 現金").await;
+    assert_eq!(bot.deliver(&[tap(&user, HOME)]).await, 200);
+    assert!(bot.said()[0].starts_with("新北市永和區"));
+    bot.erase(&user).await;
+    let profile = onetap_store::Key::new(format!("user:{user}:profile")).unwrap();
+    assert_eq!(bot.store.get(&profile).await.unwrap(), None);
+    assert!(bot.ask(&user, "便當 100 福利點").await.contains("付款方式是什麼"));
+    assert_eq!(bot.ask(&user, "取消").await, "好的，這筆先不記。");
+    assert!(bot.ask(&user, "拿鐵 70 現金").await.ends_with("拿鐵 70 現金（飲食）"));
+}
+
+async fn a_question_offers_the_usual_ways_to_pay_and_a_way_out(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    let general = ["現金", "信用卡", "悠遊卡", "LINE Pay", "轉帳", "取消"];
+    assert_eq!(buttons_after(&bot, text(&user, "午餐 120")).await, general);
+    assert!(bot.ask(&user, "街口").await.starts_with("已記帳"));
+    let own = ["街口", "現金", "信用卡", "悠遊卡", "LINE Pay", "轉帳", "取消"];
+    assert_eq!(buttons_after(&bot, text(&user, "晚餐 200")).await, own);
+    // In a group a button speaks to the bot, and does not show how the user pays.
+    let in_a_group = general.map(|name| format!("記帳 {name}"));
+    assert_eq!(buttons_after(&bot, mentioning(&user, "午餐 120")).await, in_a_group);
+    assert_eq!(bot.deliver(&[in_group(text(&user, "記帳 取消"))]).await, 200);
+    assert_eq!(bot.said(), ["好的，這筆先不記。"]);
+    // Where something else is missing, nothing but the way out is offered.
+    assert_eq!(buttons_after(&bot, text(&user, "書 12.5 usd 信用卡")).await, ["取消"]);
+    assert_eq!(bot.ask(&user, "取消").await, "好的，這筆先不記。");
+    assert!(bot.ask(&user, "取消").await.starts_with("目前沒有等待補充的記帳"));
+    assert_eq!(bot.store.get(book(&user).pending()).await.unwrap(), None);
+}
+
+async fn an_edit_or_deletion_concerns_the_entry_that_it_names(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    bot.ask(&user, "午餐 120 現金").await;
+    for words in ["刪除晚餐", "刪掉午餐 80", "晚餐改成150", "把晚餐改成宵夜", "不是80是150"]
+    {
+        let said = bot.ask(&user, words).await;
+        assert_eq!(
+            said, "最後記的是「午餐 120」，不是您說的那一筆，所以沒有變更。只能改或刪最後記的那一筆。",
+            "{words}"
+        );
+    }
+    assert_eq!(bot.ask(&user, "不是120是150").await, "修改成功\n• 原幣金額：120 → 150");
+    assert!(bot.ask(&user, "把午餐改成便當").await.ends_with("午餐 → 便當"));
+    assert!(bot.ask(&user, "刪除便當").await.starts_with("已刪除"));
+    assert_eq!(entries(&bot, &user, &this_month()).await.0, [] as [&str; 0]);
+}
+
+async fn a_correction_of_what_is_not_recorded_yet_changes_nothing_else(store: Arc<dyn Store>) {
+    let (bot, user) = (Bot::new(store), user());
+    bot.ask(&user, "早餐 50 現金").await;
+    bot.ask(&user, "午餐 120").await;
+    assert!(bot.ask(&user, "改成150").await.starts_with("剛才說的那筆還沒記下來"));
+    assert_eq!(bot.ask(&user, "刪掉剛剛那筆").await, "好的，這筆先不記。");
+    assert_eq!(entries(&bot, &user, &this_month()).await.0, ["早餐 50"]);
+    assert_eq!(bot.ask(&user, "改成60").await, "修改成功\n• 原幣金額：50 → 60");
+    // One question after another: the first entry is not dropped without a word.
+    bot.ask(&user, "午餐 120").await;
+    assert!(bot.ask(&user, "晚餐 200").await.starts_with("（剛才的「午餐 120」先不記。）"));
+    assert!(bot.ask(&user, "現金").await.ends_with("晚餐 200 現金（飲食）"));
+    assert_eq!(entries(&bot, &user, &this_month()).await.0, ["早餐 60", "晚餐 200"]);
+}
+
 async fn the_ledger_is_read_back(store: Arc<dyn Store>) {
     let (bot, user) = (Bot::new(store), user());
     assert_eq!(bot.ask(&user, "最近紀錄").await, "目前沒有記帳紀錄，例如輸入：午餐 120 信用卡");
@@ -246,7 +342,7 @@ async fn the_ledger_is_read_back(store: Arc<dyn Store>) {
     }
     assert_eq!(
         bot.ask(&user, "2024-02").await,
-        "2024-02 共 3 筆，合計 453.75 TWD\n• 教育：393.75 TWD（1 筆）\n• 其他：60 TWD（2 筆）"
+        "2024-02 共 3 筆，合計 453.75 TWD\n• 教育：393.75 TWD（1 筆）\n• 飲食：60 TWD（2 筆）"
     );
     assert_eq!(
         bot.ask(&user, "最近紀錄").await,
@@ -424,7 +520,7 @@ async fn a_shorter_retention_does_not_make_an_erasure_forget_the_months_of_a_lon
 async fn without_the_store_a_half_said_entry_is_answered_and_a_way_to_pay_is_not_understood() {
     let bot = Bot::new(TestStore::faulty(memory(), |_| Fault::NotSent));
     let user = user();
-    assert_eq!(bot.ask(&user, "午餐 100").await, "缺少付款方式，例如：午餐 120 信用卡");
+    assert_eq!(bot.ask(&user, "午餐 100").await, "「午餐」100 元的付款方式是什麼？");
     assert_eq!(bot.ask(&user, "信用卡").await, BUSY);
     assert_eq!(bot.ask(&user, "本月").await, BUSY);
     assert!(bot.ask(&user, "東京都").await.starts_with("找不到這個地點"));
@@ -442,7 +538,7 @@ async fn a_half_said_entry_waits_ten_minutes() {
     seconds_pass(599).await;
     assert!(store.get(book(&user).pending()).await.unwrap().is_some());
     seconds_pass(2).await;
-    assert!(bot.ask(&user, "信用卡").await.starts_with("找不到這個地點"));
+    assert!(bot.ask(&user, "信用卡").await.starts_with("不好意思，我沒聽懂。"));
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ macro_rules! on_every_backend {
 
 mod always_answers;
 mod cargo_lambda;
+mod chat_guide;
+mod corpus;
 mod delivery;
 mod events;
 mod ledger;

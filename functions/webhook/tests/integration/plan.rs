@@ -2,8 +2,8 @@
 
 use crate::support;
 
-use onetap_ledger::chat::Recall;
-use onetap_ledger::{Change, Moment};
+use onetap_ledger::Moment;
+use onetap_ledger::chat::{self, Habits, Recall, Sentence};
 use onetap_line::WebhookBody;
 use onetap_line::webhook::Event;
 use serde_json::{Value, json};
@@ -25,12 +25,23 @@ fn word(plan: &Plan) -> String {
         Plan::Saved(saved) => format!("forecast of {}", of(saved)),
         Plan::Recent => "recent".into(),
         Plan::Save(saved, place) => format!("{} = {}", of(saved), place.name()),
-        Plan::Book(Change::Delete) => "delete".into(),
-        Plan::Book(Change::Edit(_)) => "edit".into(),
-        Plan::Book(_) => "note".into(),
-        Plan::HalfSaid(_, say) => format!("half-said, or {}", word(&Plan::Say(say.clone()))),
+        Plan::Ledger(words, say) => match chat::parse(&words.text, words.at, &Habits::default()) {
+            Sentence::Delete(_) => "delete".into(),
+            Sentence::Edit(..) => "edit".into(),
+            Sentence::Note(_) => "note".into(),
+            Sentence::HalfSaid(..) => "half-said".into(),
+            Sentence::SetPayment(_) => "way to pay".into(),
+            Sentence::EditProblem(_) | Sentence::NoteProblem(_) => "ledger says".into(),
+            _ => format!("an answer, or {}", word(&Plan::Say(say.clone()))),
+        },
         Plan::Recall(Recall::Recent) => "recent entries".into(),
         Plan::Recall(Recall::Month(month)) => format!("sums of {month}"),
+        Plan::Recall(Recall::Days { first, last, of, .. }) => {
+            format!(
+                "sums of {first} to {last}{}",
+                of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default()
+            )
+        }
         Plan::Erase => "erase".into(),
         Plan::Follow => "follow".into(),
         Plan::Unfollow => "unfollow".into(),
@@ -41,18 +52,19 @@ fn word(plan: &Plan) -> String {
             Say::UnknownAction => "unknown".into(),
             Say::Choose(places, None) => format!("choose {}", places.len()),
             Say::Choose(places, Some(saved)) => format!("choose {} for {}", places.len(), of(saved)),
-            Say::TooMany => "too many".into(),
             Say::NoSuchPlace => "no such place".into(),
             Say::NoPlaceHelp => "no place, and help".into(),
             Say::SaveWhich(saved) => format!("save which {}", of(saved)),
             Say::OnlyTaiwan => "only taiwan".into(),
             Say::Help => "help".into(),
+            Say::NotUnderstood => "not understood".into(),
+            Say::NamePlaceInAGroup => "name a place".into(),
             Say::Greeting => "greeting".into(),
             Say::NotInAGroup => "not in a group".into(),
             Say::ConfirmErasure(_) => "erase?".into(),
             Say::ErasureNotConfirmed => "not confirmed".into(),
             Say::UnknownUser => "unknown user".into(),
-            Say::Ledger(_) => "ledger says".into(),
+            Say::Kind(_) => "a kind word".into(),
         },
     }
 }
@@ -107,7 +119,7 @@ fn every_text_is_the_first_thing_that_it_can_be() {
         ("設定公司板橋", "公司 = 新北市板橋區", "ignore"),
         ("設定住家", "save which 住家", "ignore"),
         ("設定住家 信義區", "choose 2 for 住家", "ignore"),
-        ("設定住家 台北", "too many", "ignore"),
+        ("設定住家 台北", "choose 12 for 住家", "ignore"),
         ("設定住家 東京", "no such place", "ignore"),
         ("設定住家 謝謝", "no such place", "ignore"),
         ("刪除我的資料", "erase?", "ignore"),
@@ -123,29 +135,35 @@ fn every_text_is_the_first_thing_that_it_can_be() {
         ("永和區", "新北市永和區", "新北市永和區"),
         ("臺北市信義區", "臺北市信義區", "臺北市信義區"),
         ("台北市信義區", "臺北市信義區", "臺北市信義區"),
-        ("台北信義區", "臺北市信義區", "ignore"),
+        ("台北信義區", "臺北市信義區", "臺北市信義區"),
         ("信義區", "choose 2", "choose 2"),
         ("信義", "choose 3", "ignore"),
-        ("東區", "too many", "ignore"),
-        ("台北", "too many", "ignore"),
-        ("午餐 120", "half-said, or ledger says", "ignore"),
-        ("120 現金", "half-said, or ledger says", "ignore"),
+        ("東區", "choose 4", "choose 4"),
+        ("台北", "choose 12", "ignore"),
+        ("午餐 120", "half-said", "ignore"),
+        ("120 現金", "half-said", "ignore"),
         ("午餐 -120 現金", "ledger says", "ignore"),
-        ("信用卡", "half-said, or no place, and help", "ignore"),
-        ("Apple Pay", "half-said, or help", "ignore"),
+        ("信用卡", "an answer, or not understood", "ignore"),
+        ("Apple Pay", "an answer, or not understood", "ignore"),
         ("最近紀錄", "recent entries", "ignore"),
         ("本月", "sums of 2023-11", "ignore"),
         ("上個月", "sums of 2023-10", "ignore"),
         ("9月", "sums of 2023-09", "ignore"),
         ("2022-09", "sums of 2022-09", "ignore"),
-        ("東京都", "half-said, or no place, and help", "ignore"),
-        ("謝謝", "no place, and help", "ignore"),
-        ("多謝您的幫忙喔", "half-said, or no place, and help", "ignore"),
+        ("東京都", "an answer, or no place, and help", "ignore"),
+        ("謝謝", "a kind word", "ignore"),
+        ("多謝您的幫忙喔", "an answer, or not understood", "ignore"),
         ("說明", "help", "ignore"),
-        ("hello", "half-said, or help", "ignore"),
-        ("👍", "half-said, or help", "ignore"),
+        ("hello", "a kind word", "ignore"),
+        ("👍", "an answer, or not understood", "ignore"),
         ("", "ignore", "ignore"),
-        ("今天天氣真好我們出去玩", "help", "ignore"),
+        ("今天天氣真好我們出去玩", "no place, and help", "ignore"),
+        ("明天會下雨嗎", "forecast of 住家", "ignore"),
+        ("公司天氣", "forecast of 公司", "ignore"),
+        ("設定付款 現金", "way to pay", "ignore"),
+        ("今天花多少", "sums of 2023-11-15 to 2023-11-15", "ignore"),
+        ("飲食花了多少", "sums of 2023-11-01 to 2023-11-15 of 飲食", "ignore"),
+        ("上週花了多少錢？", "sums of 2023-11-06 to 2023-11-12", "ignore"),
     ];
     for (words, alone, group) in table {
         if words.is_empty() {
@@ -158,6 +176,7 @@ fn every_text_is_the_first_thing_that_it_can_be() {
         let spoken = match alone {
             "recent entries" => "not in a group",
             sums if sums.starts_with("sums of") => "not in a group",
+            home if home.starts_with("forecast of") => "name a place",
             alone => alone,
         };
         check(mentioning("U1", words), spoken, false, true);
@@ -176,7 +195,7 @@ fn in_a_group_the_bot_is_spoken_to_by_a_mention_or_by_a_word_in_front() {
         ("永和天氣", "新北市永和區"),
         ("永和區 天氣", "新北市永和區"),
         ("信義區天氣", "choose 2"),
-        ("台北天氣", "too many"),
+        ("台北天氣", "choose 12"),
         ("今天天氣", "ignore"),
         ("天氣", "ignore"),
         ("東京天氣", "ignore"),
@@ -213,13 +232,14 @@ async fn a_short_text_that_is_no_place_is_answered_with_what_can_be_said() {
     assert!(help.starts_with("您可以這樣使用："), "{help}");
     let no_place = bot.ask(&user, "設定住家 謝謝").await;
     assert_eq!(no_place, "找不到這個地點，請輸入臺灣的鄉鎮市區名稱，例如：永和區");
-    for words in ["謝謝", "東京都", "信用卡"] {
+    assert_eq!(bot.ask(&user, "謝謝").await, "不客氣！有需要再跟我說 😊");
+    for words in ["東京都", "今天天氣真好我們出去玩"] {
         assert_eq!(bot.ask(&user, words).await, format!("{no_place}\n\n{help}"));
         assert_eq!(bot.deliver(&[in_group(text(&user, words))]).await, 200);
         assert_eq!(bot.said(), [] as [&str; 0], "nobody in a group asked the bot");
     }
-    for words in ["今天天氣真好我們出去玩", "hello", "👍"] {
-        assert_eq!(bot.ask(&user, words).await, help);
+    for words in ["👍", "我今天忘記帶悠遊卡", "信用卡"] {
+        assert!(bot.ask(&user, words).await.starts_with("不好意思，我沒聽懂。"), "{words}");
     }
 }
 

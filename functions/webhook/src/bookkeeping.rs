@@ -1,0 +1,296 @@
+//! What a text means to a user's ledger: a pure step from what is kept to what is written and answered.
+
+use onetap_ledger::chat::{self, Answer, Habits, Pending, Problem, Sentence, Target};
+use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Field, Moment, Patch, texts};
+use onetap_line::{Action, Message, Messages};
+use onetap_store::{Batch, Edit, Expect, Key, Values};
+
+use crate::plan::Words;
+use crate::profile::Profile;
+use crate::replies;
+
+/// After a half-said entry was dropped.
+const DROPPED: &str = "好的，這筆先不記。";
+/// After an edit that lacks its rate was dropped.
+const NOT_EDITED: &str = "好的，沒有修改。";
+/// Without an entry that could be dropped.
+const NOTHING_TO_DROP: &str = "目前沒有等待補充的記帳。要刪除剛記的那一筆，請說「刪除上一筆」。";
+
+/// To a correction while the entry that was said last is not recorded.
+const NOT_RECORDED_YET: &str = "剛才說的那筆還沒記下來。請先補上缺少的部分，或說「取消」再重新輸入。";
+
+/// A text, and where what it means is kept.
+#[derive(Debug)]
+pub(crate) struct Bookkeeping {
+    book: Book,
+    profile: Key,
+    words: Words,
+    /// The function's time. The text was written at the time of its event.
+    now: Moment,
+    /// The answer to a text that means nothing to the ledger.
+    otherwise: Messages,
+    /// What was read before.
+    known: Values,
+    /// Whether the step makes its change.
+    is_made: bool,
+    /// The change that the text makes. It remembers from one try to the next which entry it met first.
+    attempt: Option<Attempt>,
+}
+
+impl Bookkeeping {
+    pub(crate) fn new(
+        book: Book,
+        profile: Key,
+        words: Words,
+        now: Moment,
+        otherwise: Messages,
+    ) -> Bookkeeping {
+        Bookkeeping {
+            book,
+            profile,
+            words,
+            now,
+            otherwise,
+            known: Values::default(),
+            is_made: false,
+            attempt: None,
+        }
+    }
+
+    /// The same, with what was read before.
+    pub(crate) fn knowing(self, known: Values) -> Bookkeeping {
+        Bookkeeping { known, ..self }
+    }
+
+    /// The keys that the step is likely to need. What it is not given it takes for absent, and is then refused.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let (pending, profile) = (self.book.pending().clone(), self.profile.clone());
+        let of = |change: Change| self.attempt(change, Target::default()).keys(&self.book);
+        match self.parse(&Habits::default()) {
+            Sentence::Edit(patch, _) => {
+                let profile = changes_habits(&patch).then_some(profile);
+                of(Change::Edit(patch)).into_iter().chain([pending]).chain(profile).collect()
+            }
+            Sentence::Delete(_) => [of(Change::Delete), vec![pending]].concat(),
+            Sentence::Note(note) => [of(Change::Note(note)), vec![profile]].concat(),
+            Sentence::SetPayment(_) => vec![profile],
+            Sentence::NoteProblem(_) | Sentence::EditProblem(_) => vec![pending, profile],
+            // With a default it may be a whole entry, or it completes one.
+            _ => {
+                let (last, months) = (self.book.last_transaction().clone(), self.book.months().clone());
+                vec![last, months, pending, profile]
+            }
+        }
+    }
+
+    fn attempt(&self, change: Change, this: Target) -> Attempt {
+        Attempt::new(change, None).meant_for(this).in_chat(self.words.chat.clone()).at(self.now)
+    }
+
+    pub(crate) fn edit(&self) -> Edit<'static> {
+        let edit = Edit::of_all(self.keys());
+        let edit = if self.known.is_empty() { edit } else { edit.knowing(self.known.clone()) };
+        // A note gets a new id on every retry, so it is not idempotent. The other changes are.
+        match self.parse(&Habits::default()) {
+            Sentence::Edit(..) | Sentence::Delete(_) | Sentence::SetPayment(_) => edit.idempotent(),
+            _ => edit,
+        }
+    }
+
+    fn parse(&self, habits: &Habits) -> Sentence {
+        chat::parse(&self.words.text, self.words.at, habits)
+    }
+
+    /// The writes over what is there, and the answer if they are applied.
+    pub(crate) fn step(&mut self, there: &Values) -> (Batch, Messages) {
+        let profile = Profile::read(there.get(&self.profile));
+        // A group is not shown how its members pay and what they call things.
+        let general = Habits::default();
+        let habits = if self.words.chat.is_some() { &general } else { profile.habits() };
+        let stored = there.get(self.book.pending()).map(str::to_owned);
+        let chat = self.words.chat.clone();
+        let pending = stored.as_deref().and_then(|text| Pending::read(text, chat.as_deref(), habits));
+        let replaced = pending.as_ref().map(|pending| pending.text().to_owned());
+        if let (Some(pending), Some(stored)) = (pending, stored) {
+            let key = self.book.pending().clone();
+            let drop = |batch: Batch| batch.delete(&key, stored);
+            match pending.answer(&self.words.text, habits) {
+                Answer::Complete(note) => {
+                    let (writes, answer) =
+                        self.change(Change::Note(note), Target::default(), there, &profile);
+                    return (if self.is_made { drop(writes) } else { writes }, answer);
+                }
+                Answer::Edit(patch, this) => {
+                    let (writes, answer) = self.change(Change::Edit(patch), this, there, &profile);
+                    return (if self.is_made { drop(writes) } else { writes }, answer);
+                }
+                Answer::Asks(pending, problem) => return self.ask(&pending, problem, there, habits),
+                Answer::Cancelled if pending.is_edit(habits) => {
+                    return (drop(Batch::new()), replies::text(NOT_EDITED));
+                }
+                Answer::Cancelled => return (drop(Batch::new()), replies::text(DROPPED)),
+                Answer::Other if pending.at() >= self.last_written(there) && !pending.is_edit(habits) => {
+                    // What was said last is not recorded yet: a correction of the last transaction would hit another one.
+                    match self.parse(habits) {
+                        Sentence::Delete(this) if this.is_any() => {
+                            return (drop(Batch::new()), replies::text(DROPPED));
+                        }
+                        Sentence::Edit(_, this) if this.is_any() => {
+                            return (Batch::new(), replies::text(NOT_RECORDED_YET));
+                        }
+                        Sentence::Other => {
+                            let (said, missing) = (pending.text(), pending.missing());
+                            let problem = format!(
+                                "不好意思，我沒聽懂。「{said}」還缺少{missing}，請告訴我；不記請說「取消」。"
+                            );
+                            return self.asked(Batch::new(), &pending, problem, habits);
+                        }
+                        _ => {}
+                    }
+                }
+                Answer::Other => {}
+            }
+        }
+        let nothing = |text: String| (Batch::new(), replies::text(text));
+        match self.parse(habits) {
+            Sentence::Note(note) => self.change(Change::Note(note), Target::default(), there, &profile),
+            Sentence::Edit(patch, this) => self.change(Change::Edit(patch), this, there, &profile),
+            Sentence::Delete(this) => self.change(Change::Delete, this, there, &profile),
+            Sentence::HalfSaid(pending, Problem(question)) => {
+                let question = match replaced {
+                    Some(text) => format!("（剛才的「{text}」先不記。）\n{question}"),
+                    None => question,
+                };
+                self.ask(&pending, Problem(question), there, habits)
+            }
+            Sentence::EditProblem(Problem(text)) | Sentence::NoteProblem(Problem(text)) => nothing(text),
+            Sentence::SetPayment(payment) => {
+                let mut habits = profile.habits().clone();
+                habits.set_payment(payment.as_deref());
+                let answer = match payment {
+                    Some(payment) => format!("好的，之後沒有說付款方式就記「{payment}」。"),
+                    None => "好的，之後沒有說付款方式時會再問您。".to_owned(),
+                };
+                (self.remember(Batch::new(), &profile, habits, there), replies::text(answer))
+            }
+            _ if chat::is_cancel(&self.words.text) => nothing(NOTHING_TO_DROP.to_owned()),
+            _ => (Batch::new(), self.otherwise.clone()),
+        }
+    }
+
+    /// When the last transaction was written, by its id; long ago if there is none.
+    fn last_written(&self, there: &Values) -> Moment {
+        let last = there.get(self.book.last_transaction()).and_then(Entry::read);
+        let at = last.and_then(|entry| Moment::parse_id(entry.id()));
+        at.or_else(|| Moment::from_unix(0)).unwrap_or(self.words.at)
+    }
+
+    /// A change of the ledger, and what is remembered of it.
+    fn change(
+        &mut self,
+        change: Change,
+        this: Target,
+        there: &Values,
+        profile: &Profile,
+    ) -> (Batch, Messages) {
+        let mut attempt = match (change, self.attempt.take()) {
+            // Each try reads the text again: what it means may depend on what is there.
+            (change @ Change::Note(_), _) | (change, None) => self.attempt(change, this),
+            (_, Some(attempt)) => attempt,
+        };
+        let made = attempt.write(&self.book, there);
+        self.is_made = made.is_ok();
+        if let (Err(ChangeError::Invalid(invalid)), Change::Edit(patch)) = (&made, attempt.change())
+            && patch.currency_without_rate(invalid).is_some()
+        {
+            let pending = Pending::rate_of_edit(&self.words.text, self.words.at);
+            let problem = Problem(texts::chat_failure(
+                &ChangeError::Invalid(invalid.clone()),
+                attempt.change(),
+                self.book.life(),
+            ));
+            return self.ask(&pending, problem, there, profile.habits());
+        }
+        let answer = match (&made, attempt.change()) {
+            (Ok((_, step)), Change::Edit(patch)) if attempt.is_in_group() => {
+                texts::edited_in_group(patch, step)
+            }
+            (Ok((_, step)), Change::Edit(patch)) => texts::edited(patch, step),
+            (Ok((_, step)), Change::Delete) => texts::deleted(step),
+            (Ok((_, step)), Change::Note(note)) => texts::noted(note, step.entries()),
+            (Ok(_), Change::Put(_)) => String::new(),
+            (Err(failure), change) => texts::chat_failure(failure, change, self.book.life()),
+        };
+        let mut habits = profile.habits().clone();
+        let writes = match (made, attempt.change()) {
+            (Ok((writes, step)), change) => {
+                match (change, step.entry()) {
+                    (Change::Note(_), _) => habits.after_entries(step.entries()),
+                    (Change::Edit(patch), Some(edited)) => habits.after_edit(patch, edited),
+                    _ => {}
+                }
+                self.remember(writes, profile, habits, there)
+            }
+            // What was taken for absent must be: otherwise the next try knows better.
+            (Err(_), _) => {
+                let unknown = attempt.keys(&self.book).into_iter().filter(|key| !there.knows(key));
+                unknown.fold(Batch::new(), |batch, key| batch.check(&key, Expect::Absent))
+            }
+        };
+        self.attempt = Some(attempt);
+        (writes, replies::text(answer))
+    }
+
+    /// The same writes with these habits, if they are new.
+    fn remember(&self, writes: Batch, profile: &Profile, habits: Habits, there: &Values) -> Batch {
+        if habits == *profile.habits() {
+            return writes;
+        }
+        let profile = profile.clone().with_habits(habits);
+        writes.put(&self.profile, there.expect(&self.profile), profile.to_json(), profile.ttl())
+    }
+
+    /// Keeps a half-said entry, and asks for what is missing.
+    fn ask(&self, pending: &Pending, problem: Problem, there: &Values, habits: &Habits) -> (Batch, Messages) {
+        let key = self.book.pending();
+        let json = pending.to_json(self.words.chat.as_deref());
+        let writes = Batch::new().put(key, there.expect(key), json, Pending::TTL);
+        self.asked(writes, pending, problem.0, habits)
+    }
+
+    /// A question with its buttons.
+    fn asked(
+        &self,
+        writes: Batch,
+        pending: &Pending,
+        question: String,
+        habits: &Habits,
+    ) -> (Batch, Messages) {
+        // In a group the answer must be spoken to the bot.
+        let is_group = self.words.chat.is_some();
+        let say = |text: &str| if is_group { format!("記帳 {text}") } else { text.to_owned() };
+        let hint = if is_group { "\n（請按按鈕，或在回答前面加上「記帳 」）" } else { "" };
+        let button = |name: &str| Action::message(name, say(name));
+        let payments = habits.offered().filter(|_| pending.misses_payment());
+        let message = Message::text(format!("{question}{hint}"));
+        let message = payments.fold(message, |message, name| message.quick_reply(button(name)));
+        (writes, message.quick_reply(button("取消")).into())
+    }
+}
+
+/// Whether an edit may change what is remembered of the user.
+fn changes_habits(patch: &Patch) -> bool {
+    patch.fields().any(|field| matches!(field, Field::Payment | Field::Category))
+}
+
+/// What a text is answered where the store is down: nothing is kept then.
+pub(crate) fn without_store(words: &Words, otherwise: &Messages) -> Option<Messages> {
+    match chat::parse(&words.text, words.at, &Habits::default()) {
+        Sentence::HalfSaid(_, Problem(text))
+        | Sentence::EditProblem(Problem(text))
+        | Sentence::NoteProblem(Problem(text)) => Some(replies::text(text)),
+        // A way to pay is the answer to a question that only the store knows.
+        Sentence::Other if !chat::is_payment(&words.text) => Some(otherwise.clone()),
+        _ => None,
+    }
+}
