@@ -376,7 +376,7 @@ async fn nothing_that_was_read_from_a_request_shows_its_words() {
     shows_nothing("a malformed event", &format!("{malformed} {malformed:?}"));
     for words in ["午餐 98765432109876 信用卡", "修改附註 PLANTED", "PLANTED 120", "永和"] {
         let now = onetap_ledger::Moment::from_unix(1_764_397_800).unwrap();
-        hides(onetap_ledger::chat::parse(words, now));
+        hides(onetap_ledger::chat::parse(words, now, &onetap_ledger::chat::Habits::default()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parsers that need no store: what they take they write down again in the same words.
 
 use onetap_config::Secret;
-use onetap_ledger::chat::{self, Pending, Sentence};
+use onetap_ledger::chat::{self, Habits, Pending, Sentence};
 use onetap_ledger::{Entry, LedgerRecord, Moment, Month, Months, Patch, Statement};
 use onetap_line::signature::{Verdict, sign, verify};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Mode, Source};
@@ -97,7 +97,7 @@ pub(super) fn ledger_records() -> Vec<Vec<u8>> {
 pub fn chat_sentence(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let now = Moment::from_unix(1_764_397_800).unwrap();
-    match chat::parse(&text, now) {
+    match chat::parse(&text, now, &Habits::default()) {
         Sentence::Note(note) => {
             let entries = note.entries(Entry::read(LUNCH).as_ref(), &Months::default());
             assert!(!entries.is_empty(), "a note of nothing");
@@ -105,16 +105,19 @@ pub fn chat_sentence(bytes: &[u8]) {
                 assert!(Entry::from_body(entry.to_json().as_bytes()) == Ok(entry), "noted, and no entry");
             }
         }
-        Sentence::Edit(edit) => {
+        Sentence::Edit(edit, _) => {
             let edited = edit.apply(&Entry::read(LUNCH).unwrap());
-            assert!(edited.is_ok_and(|entry| Entry::from_body(entry.to_json().as_bytes()) == Ok(entry)));
+            let is_entry = |entry: Entry| Entry::from_body(entry.to_json().as_bytes()) == Ok(entry);
+            // Another currency is refused without its rate, which is asked for.
+            assert!(edited.map_or_else(|wrong| edit.currency_without_rate(&wrong).is_some(), is_entry));
         }
         Sentence::EditProblem(problem) | Sentence::NoteProblem(problem) => assert!(!problem.0.is_empty()),
         Sentence::HalfSaid(pending, problem) => {
             assert!(!problem.0.is_empty());
-            assert_eq!(Pending::read(&pending.to_json(None), None), Some(pending), "kept, and not the same");
+            let stored = Pending::read(&pending.to_json(None), None, &Habits::default());
+            assert_eq!(stored, Some(pending), "kept, and not the same");
         }
-        Sentence::Delete | Sentence::Recall(_) | Sentence::Other => {}
+        Sentence::Delete(_) | Sentence::Recall(_) | Sentence::SetPayment(_) | Sentence::Other => {}
     }
     for chat in [Chat::User, Chat::Group, Chat::Room, Chat::Unknown] {
         for kind in [
@@ -146,6 +149,11 @@ pub(super) fn sentences() -> Vec<Vec<u8>> {
         "昨天 計程車 250 現金",
         "早餐 50、午餐 120、飲料 45 現金",
         "書 12.5 美金 匯率 31.5 信用卡",
+        "上週五 房租 2萬 5000 轉帳 分類 居住",
+        "停車 30 分鐘 四十元 用悠遊卡付的",
+        "把午餐改成 150 現金",
+        "打錯了，是 280",
+        "飲食花了多少",
         "修改金額 150",
         "上一筆分類改教育",
         "修改日期 2025-11-28",

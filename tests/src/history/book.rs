@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onetap_idem as idem;
 use onetap_idem::Idempotency;
-use onetap_ledger::chat::{Sentence, parse};
+use onetap_ledger::chat::{Habits, Sentence, parse};
 use onetap_ledger::{
     Attempt, Book, Change, ChangeError, Config, Entry, Moment, Patch, Step, erase, remove_hidden,
 };
@@ -190,7 +190,7 @@ impl Work {
         let change = match asked {
             Asked::Note(items) => {
                 let lines: Vec<String> = items.iter().map(|item| format!("{item} 5 現金")).collect();
-                match parse(&lines.join("\n"), now) {
+                match parse(&lines.join("\n"), now, &Habits::default()) {
                     Sentence::Note(note) => Change::Note(note),
                     other => panic!("{lines:?} is {other:?}"),
                 }

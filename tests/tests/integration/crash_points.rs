@@ -125,6 +125,26 @@ fn deliveries() -> Vec<Scenario> {
             records: 2,
             ..one_event("what completes an entry", says(1, USER, "信用卡"))
         },
+        Scenario {
+            before: vec![delivery([says(0, USER, "午餐 120")])],
+            ..one_event("what drops an entry", says(1, USER, "取消"))
+        },
+        Scenario {
+            before: vec![has_lunch()],
+            records: 2,
+            ..one_event("a category that is remembered", says(1, USER, "分類改成娛樂"))
+        },
+        Scenario {
+            before: vec![has_lunch()],
+            records: 1,
+            ..one_event("an edit that lacks its rate", says(1, USER, "幣別改美金"))
+        },
+        Scenario {
+            before: vec![has_lunch(), delivery([says(8, USER, "幣別改美金")])],
+            records: 2,
+            ..one_event("the rate of an edit", says(1, USER, "31.5"))
+        },
+        one_event("a default way to pay", says(1, USER, "設定付款 現金")),
         one_event("a setting", says(1, USER, "設定公司 花蓮市")),
         Scenario {
             before: vec![lives_at_home()],

@@ -191,7 +191,7 @@ async fn act(worker: &mut Worker, line: &MessagingApi, told: &mut Told, round: u
         }
         3 if round.is_multiple_of(2) => enter(worker, line, told, round, 1).await,
         3 => {
-            if worker.say(round, "刪除上一筆", line).await == texts::DELETED {
+            if worker.say(round, "刪除上一筆", line).await.starts_with(texts::DELETED) {
                 told.deletions += 1;
                 told.records += 1;
             }

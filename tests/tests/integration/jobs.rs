@@ -14,7 +14,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(120);
 /// A script that sources `scripts/jobs`.
 fn script(logs: &TempDir, text: &str) -> Child {
     let text = format!("set -euo pipefail; logs={}; . scripts/jobs\n{text}", logs.path().display());
-    let mut command = Command::new("bash");
+    // Whoever runs the tests may ignore a signal that the script is to end by, as `nohup` does.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", "bash"]);
     command.args(["-c", &text]).current_dir(root()).stdout(Stdio::piped());
     command.spawn().unwrap()
 }
