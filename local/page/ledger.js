@@ -5,8 +5,8 @@ import { bearer, save, send } from "./api.js";
 import { on, taipei } from "./live.js";
 import { say } from "./words.js";
 
-/** Three entries in one message. */
-export const THREE = "早餐 50、午餐 120、飲料 45 現金";
+/** Two entries in one sentence. */
+export const TWO = "早餐50元 午餐120元 現金";
 
 /** The most rows that are drawn; the file has all of them. */
 const MOST_ROWS = 200;
@@ -61,11 +61,12 @@ export function read(id) {
 
 /** Offers an example where there is nothing to see; `write` sends it. */
 export function offer(write) {
-  const made = el("button.example", THREE);
+  const made = el("button.example", TWO);
   made.type = "button";
+  made.lang = "zh-Hant";
   made.addEventListener("click", () => {
     choose("");
-    write(THREE);
+    write(TWO);
   });
   $("nothing").append(made);
 }
@@ -131,6 +132,7 @@ function draw() {
   say($("nothing-hint"), "ledger_none", shown.month);
   say($("sum-count"), shown.count === 1 ? "entries_one" : "entries_count", shown.count);
   $("sum-total").textContent = shown.total_twd;
+  $("sum-income").textContent = shown.income_twd;
   drawEntries(shown.transactions);
   drawSums(shown.by_category);
 }
@@ -180,7 +182,7 @@ function row(entry) {
   return made;
 }
 
-/** A bar is as long as its sum is beside the largest one. The sums are exact decimals; only the bars are rounded. */
+/** What was spent, by category. A bar is as long as its sum is beside the largest one. The sums are exact decimals; only the bars are rounded. */
 function drawSums(categories) {
   const largest = Math.max(...categories.map((category) => Number(category.total_twd)), 0);
   const made = categories.map(({ 分類: name, count, total_twd }) => {

@@ -24,8 +24,12 @@ const PLACES = [
   ["阿里山", "嘉義縣阿里山鄉", 23.5109, 120.8028],
   ["東京タワー", "東京都港区芝公園4丁目", 35.6586, 139.7454],
 ];
-/** What can be written, besides places: each is sent as it stands, one message after the other. */
-const EXAMPLES = [[ledger.THREE], ["午餐 100", "信用卡"], ["本月"], ["最近紀錄"]];
+/** What people say. Each is sent as it stands; the bot asks for what one of them lacks. */
+const EXAMPLES = [
+  "午餐 120 現金", "計程車 250", "明天會下雨嗎",
+  ledger.TWO, "改成150", "永和天氣",
+  "薪水 50000 轉帳", "今天花多少", "刪掉剛剛那筆",
+];
 
 let user = "";
 let tap = "home";
@@ -88,12 +92,11 @@ function menuButton(kind) {
   return made;
 }
 
-function exampleButton(texts) {
-  const made = el("button.example", texts.join(" → "));
+function exampleButton(text) {
+  const made = el("button.example", text);
   made.type = "button";
-  made.addEventListener("click", async () => {
-    for (const text of texts) await write(text);
-  });
+  made.lang = "zh-Hant";
+  made.addEventListener("click", () => write(text));
   return made;
 }
 

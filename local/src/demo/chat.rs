@@ -48,10 +48,10 @@ impl Story {
         Ok(Row::counted("a webhook delivered again", 4, &did, &should))
     }
 
-    /// Three entries in one text, delivered once and then three times more.
+    /// Three entries in one sentence, delivered once and then three times more.
     pub(super) async fn three_entries(&self, user: &str) -> Result<Row, CallError> {
         let before = self.replies(user).await?.len();
-        let mut taken = self.write(user, "早餐 50、午餐 120、飲料 45 現金").await?;
+        let mut taken = self.write(user, "早餐50元 午餐120元 飲料45元 現金").await?;
         taken.extend(self.redeliver(user, 3).await?);
         let deduped = taken.iter().filter(|path| *path == "deduped").count();
         let replies = self.replies(user).await?.len().saturating_sub(before);
@@ -59,7 +59,7 @@ impl Story {
         let did =
             [("rows in the ledger", rows), ("TWD", total), ("reply", replies), ("passed over", deduped)];
         let should = [("rows in the ledger", 3), ("TWD", 215), ("reply", 1), ("passed over", 3)];
-        Ok(Row::counted("three entries in one text, delivered again", 4, &did, &should))
+        Ok(Row::counted("three entries in one sentence, delivered again", 4, &did, &should))
     }
 
     /// Has LINE deliver the last webhook of `user` again. Returns the path of each.

@@ -81,7 +81,7 @@ impl Story {
         rows.push(self.taps(&ben, 20).await.unwrap_or_else(|p| Row::failed("a button tapped 20 times", &p)));
         print("  Eve writes down her lunch, and LINE delivers that three times more");
         rows.push(self.redelivery(&eve).await.unwrap_or_else(|p| Row::failed("a redelivery", &p)));
-        print("  Ben writes down three entries in one text, and LINE delivers that three times more");
+        print("  Ben writes down three entries in one sentence, and LINE delivers that three times more");
         rows.push(self.three_entries(&ben).await.unwrap_or_else(|p| Row::failed("three entries", &p)));
         print("  the store goes down, and Ann asks for a forecast");
         rows.push(self.outage(&ann).await.unwrap_or_else(|p| Row::failed("a store that is down", &p)));

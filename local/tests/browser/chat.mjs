@@ -172,6 +172,25 @@ export async function keyboard(browser) {
   return page;
 }
 
+/** A place with 天氣 behind it, and a question that means the saved home. Each language has a user of its own, and so a chat of its own. */
+export async function weather_examples(browser) {
+  let page;
+  for (const [user, locale] of ["en-GB", "zh-TW"].entries()) {
+    page = await browser.open({ locale });
+    await page.locator(".user").nth(user).click();
+    for (const [words, part] of [["永和天氣", "永和區"], ["明天會下雨嗎", ""]]) {
+      await page.locator("#examples").getByRole("button", { name: words, exact: true }).click();
+      await settled(page);
+      await until(page, `a forecast after ${words}`, (part) => {
+        const said = document.querySelector(".from-bot:last-child .bubble")?.textContent ?? "";
+        return said.includes("🌡️") && said.includes(part);
+      }, part);
+    }
+    await count(page, HANDLED, 2);
+  }
+  return page;
+}
+
 const focused = (page) => page.evaluate(() => document.activeElement.dataset.tap ?? document.activeElement.id);
 
 export async function markup(browser) {

@@ -9,9 +9,11 @@ async function fill(page) {
   await page.locator('.from-bot[data-path="handled"]').first().waitFor();
   await settled(page);
   await page.locator("#examples .example").first().click();
-  await count(page, "#entries tr", 3);
+  await count(page, "#entries tr", 1);
+  await page.locator("#examples").getByText("薪水 50000 轉帳").click();
+  await count(page, "#entries tr", 2);
   await page.locator("#record").click();
-  await count(page, "#entries tr", 4);
+  await count(page, "#entries tr", 3);
   await until(page, "the sample to be the last transaction", () => document.querySelector(".receipt .amount")?.textContent === "TWD 120");
   for (const name of ["A", "B"]) await page.locator(`.tab[data-tab="${name}"] .quiet`).click();
   await count(page, ".tab .badge:not([hidden])", 0);
@@ -102,9 +104,14 @@ export async function pictures(browser) {
   const size = { viewport: { width: 1280, height: 1410 }, refusals: [412] };
   const page = await browser.open(size);
   await fill(page);
-  await page.locator("#text").fill("計程車 250 現金");
-  await page.locator("#text").press("Enter");
+  await page.locator("#examples").getByText("早餐50元 午餐120元 現金").click();
   await count(page, "#entries tr", 5);
+  await page.locator("#examples").getByText("計程車 250").click();
+  await page.locator(".offers").getByText("悠遊卡", { exact: true }).click();
+  await count(page, "#entries tr", 6);
+  await until(page, "the answer, and new rows to fade", () =>
+    document.querySelector(".from-bot:last-child .bubble")?.textContent.includes("悠遊卡") &&
+    [...document.querySelectorAll("#entries tr")].every((row) => row.getAnimations().length === 0));
   await delay(page, 1000);
   await page.locator("#twenty").click();
   // While the lock is held, if the page shows that within five seconds.
@@ -112,8 +119,8 @@ export async function pictures(browser) {
   await browser.shoot(page, "playground");
   await count(page, ".dots", 0);
   const chinese = await browser.open({ ...size, locale: "zh-TW" });
-  await chinese.locator('#menu [data-tap="other"]').click();
-  await chinese.locator(".offers").waitFor();
+  await chinese.locator("#examples").getByText("計程車 250").click();
+  await chinese.locator(".offers").getByText("悠遊卡", { exact: true }).waitFor();
   await browser.shoot(chinese, "playground_chinese");
   const dark = await browser.open({ ...size, colorScheme: "dark" });
   await dark.locator("#text").fill("永和區");
