@@ -1,42 +1,85 @@
 //! Sending a reply, and what its outcome means for the event.
 
+use std::time::Duration;
+
 use metrics::counter;
 use onetap_line::Messages;
 use onetap_line::reply::Outcome;
 use onetap_line::webhook::Event;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::Ended;
 use crate::session::Session;
+
+/// How often a reply is sent in one delivery if LINE may not have taken it.
+const MAX_SENDS: u32 = 2;
+/// Pause before a reply is sent again.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is known of a reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replied {
     /// LINE has accepted it, and would refuse a second one.
     Accepted,
-    /// It is not to be sent again: it may have arrived, or LINE refuses it for good.
+    /// LINE refuses it for good.
     Final,
     /// LINE has certainly not taken it, because it was not sent or is refused for now. Another delivery may send it.
     NotTaken,
+    /// LINE may have taken it. Another delivery sends the same messages with the same token: LINE takes one of the two.
+    Unknown,
 }
 
 impl Replied {
     pub(crate) fn ended(self) -> Ended {
-        if self == Replied::NotTaken { Ended::Failed } else { Ended::Handled }
+        match self {
+            Replied::Accepted | Replied::Final => Ended::Handled,
+            Replied::NotTaken | Replied::Unknown => Ended::Failed,
+        }
     }
 }
 
-/// Sends the reply.
+/// Sends the reply, and sends it again if LINE may not have taken it and there is time. A reply token is good for one reply, so
+/// the user gets it once: LINE refuses the second, and that shows that the first had arrived.
 pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messages) -> Replied {
     // Without a token there is nothing to send, now or later.
     let Some(token) = event.reply_token.as_deref() else { return Replied::Accepted };
-    let now = Instant::now();
-    if now >= session.deadline {
-        counter!("line_reply_total", "outcome" => "out_of_time").increment(1);
-        tracing::error!(outcome = "out_of_time", "reply");
-        return Replied::NotTaken;
+    let mut replied = Replied::NotTaken;
+    for sends in 0..MAX_SENDS {
+        if sends > 0 && Instant::now() + PAUSE >= session.deadline {
+            return replied;
+        } else if sends > 0 {
+            sleep(PAUSE).await;
+        }
+        let now = Instant::now();
+        if now >= session.deadline {
+            counter!("line_reply_total", "outcome" => "out_of_time").increment(1);
+            tracing::error!(outcome = "out_of_time", "reply");
+            return replied;
+        }
+        let deadline = (now + session.webhook.config.times.reply).min(session.deadline);
+        let may_have_arrived = replied == Replied::Unknown;
+        replied = match send(session, token, messages, deadline).await {
+            Outcome::Sent => Replied::Accepted,
+            Outcome::InvalidToken if may_have_arrived => Replied::Accepted,
+            Outcome::ServerError | Outcome::Unreachable { maybe_sent: true } => Replied::Unknown,
+            Outcome::RateLimited | Outcome::Unauthorized | Outcome::Unreachable { .. } => {
+                match may_have_arrived {
+                    true => return Replied::Unknown,
+                    false => Replied::NotTaken,
+                }
+            }
+            // `InvalidToken`, `BadRequest`
+            _ => Replied::Final,
+        };
+        if replied != Replied::Unknown {
+            break;
+        }
     }
-    let deadline = (now + session.webhook.config.times.reply).min(session.deadline);
+    replied
+}
+
+/// Sends the reply once.
+async fn send(session: &Session<'_>, token: &str, messages: &Messages, deadline: Instant) -> Outcome {
     let reply = session.webhook.line.reply(token, messages, deadline).await;
     let (outcome, request_id) = (reply.outcome.label(), reply.request_id);
     counter!("line_reply_total", "outcome" => outcome).increment(1);
@@ -46,12 +89,5 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
         Outcome::InvalidToken => tracing::warn!(outcome, request_id, "reply"),
         _ => tracing::error!(outcome, request_id, "reply"),
     }
-    match reply.outcome {
-        Outcome::RateLimited | Outcome::Unauthorized | Outcome::Unreachable { maybe_sent: false } => {
-            Replied::NotTaken
-        }
-        Outcome::Sent => Replied::Accepted,
-        // `InvalidToken`, `BadRequest`, `ServerError`, `Unreachable { maybe_sent: true }`: refused for good, or it may have arrived.
-        _ => Replied::Final,
-    }
+    reply.outcome
 }

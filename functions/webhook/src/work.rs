@@ -39,8 +39,11 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
         }
         (EventClaim::Done(_), _) => Ended::Duplicate.into(),
         (EventClaim::Ours(run), LockOutcome::Busy(message)) => {
-            let ended = reply(session, event, &message.into()).await.ended();
-            finish(session, event, ended, LastWrites::of(run, ended)).await;
+            let message = message.into();
+            let replied = reply(session, event, &message).await;
+            let ended = replied.ended();
+            let record = run.map(|run| MarkerWrite::after(run, replied, message));
+            finish(session, event, ended, LastWrites { record, ..LastWrites::default() }).await;
             if ended == Ended::Handled { Ended::Busy.into() } else { ended.into() }
         }
         // A busy reply would finish the event. The lock expires, and then the redelivered event can be handled.
@@ -83,13 +86,17 @@ async fn work(
     let user_edit = match user_edit {
         Some(user_edit) if session.store_is_up() => user_edit,
         not_written => {
-            let ended = match &answer {
-                Some(answer) => reply(session, event, answer).await.ended(),
+            let (ended, record) = match answer {
+                Some(answer) => {
+                    let replied = reply(session, event, &answer).await;
+                    (replied.ended(), run.map(|run| MarkerWrite::after(run, replied, answer)))
+                }
                 // No reply: the redelivered event can write it.
-                None if not_written.is_some() => Ended::Failed,
-                None => Ended::Handled,
+                None if not_written.is_some() => {
+                    (Ended::Failed, run.map(|run| MarkerWrite::Ended(run, Ended::Failed)))
+                }
+                None => (Ended::Handled, run.map(|run| MarkerWrite::Ended(run, Ended::Handled))),
             };
-            let record = run.map(|run| MarkerWrite::Ended(run, ended));
             finish(session, event, ended, LastWrites { record, forecast_to_store, lease }).await;
             return Ending { ended, forecast };
         }
@@ -106,12 +113,17 @@ async fn work(
     let ended = match written {
         Ok(Marker::Answer(written)) => {
             let replied = reply_to_written(session, event, plan, &written).await;
+            let has_claim = run.is_some();
             // Whoever finds the marker from now on need not send the answer again.
-            let sent = run.filter(|_| replied != Replied::NotTaken);
+            let sent = run.filter(|_| replied.ended() == Ended::Handled);
             answered = sent.map(|run| {
                 MarkerWrite::Answered(run.amend_batch(&Marker::Answer(written), &Marker::Answered), replied)
             });
-            replied.ended()
+            match replied {
+                // No marker tells the redelivery that it is written: it would write it again.
+                Replied::Unknown if !has_claim => Ended::Handled,
+                replied => replied.ended(),
+            }
         }
         Ok(Marker::Answered) => Ended::Handled,
         Err(edit::Error::TakenOver) => Ended::Elsewhere,
@@ -181,14 +193,25 @@ async fn reply_to_failed_write(
 enum MarkerWrite {
     /// How an event that writes nothing ended.
     Ended(Run, Ended),
+    /// The answer of an event that writes nothing, which LINE may not have taken: a redelivery sends it.
+    Unheard(Run, Messages),
     /// That the answer of an event that writes something was sent.
     Answered(Batch, Replied),
 }
 
 impl MarkerWrite {
-    /// If LINE is to deliver the event again, its claim is released.
+    /// Of an event that writes nothing, after its reply.
+    fn after(run: Run, replied: Replied, answer: Messages) -> MarkerWrite {
+        match replied {
+            Replied::Unknown => MarkerWrite::Unheard(run, answer),
+            replied => MarkerWrite::Ended(run, replied.ended()),
+        }
+    }
+
+    /// If LINE is to deliver the event again, its claim is released, or its answer is kept for that.
     fn batch(&self) -> Batch {
         match self {
+            MarkerWrite::Unheard(run, answer) => run.commit_batch(&Marker::Answer(answer.clone())),
             MarkerWrite::Ended(run, ended) if ended.comes_again() => run.abandon_batch(),
             MarkerWrite::Ended(run, _) => run.commit_batch(&Marker::Answered),
             MarkerWrite::Answered(amended, _) => amended.clone(),
@@ -202,11 +225,13 @@ impl MarkerWrite {
             (MarkerWrite::Answered(..), _) => return,
             (MarkerWrite::Ended(_, Ended::Elsewhere), _) => "in_progress",
             (MarkerWrite::Ended(_, Ended::Failed), _) => "failed",
-            (MarkerWrite::Ended(run, _), Ok(answer)) => match run.committed(answer) {
-                RecordOutcome::Recorded => "executed",
-                _ => "lost_lease",
-            },
-            (MarkerWrite::Ended(..), Err(_)) => "unrecorded",
+            (MarkerWrite::Ended(run, _) | MarkerWrite::Unheard(run, _), Ok(answer)) => {
+                match run.committed(answer) {
+                    RecordOutcome::Recorded => "executed",
+                    _ => "lost_lease",
+                }
+            }
+            (MarkerWrite::Ended(..) | MarkerWrite::Unheard(..), Err(_)) => "unrecorded",
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Sends replies through LINE's Messaging API. Each reply token is used for at most one request.
+//! Sends replies through LINE's Messaging API.
 
 use std::fmt;
 
@@ -15,8 +15,9 @@ const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Sends replies.
 ///
-/// A reply token is valid for one reply, and LINE has no idempotency key for replies, so a reply that may have arrived
-/// is never sent again. The HTTP client retries only if it has written no byte of the request.
+/// A reply token is valid for one reply, so a reply that may have arrived can be sent again with the same token: LINE takes one of
+/// the two, and refuses the other as [`InvalidToken`](Outcome::InvalidToken). Each call is one request. The HTTP client retries
+/// only if it has written no byte of it.
 pub struct Client {
     http: onetap_http::Client,
     uri: Uri,
@@ -57,7 +58,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the user may have received the messages. If so, do not send them again.
+    /// Whether the user may have received the messages. If so, send them again only with the same token, of which LINE takes one
+    /// reply.
     pub fn maybe_sent(self) -> bool {
         matches!(self, Outcome::Sent | Outcome::ServerError | Outcome::Unreachable { maybe_sent: true })
     }

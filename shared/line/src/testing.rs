@@ -61,6 +61,8 @@ pub enum Fault {
     Close,
     /// The reply is accepted, then the connection closes without a response.
     DropAnswer,
+    /// The reply is accepted, then the response is this status and body.
+    AcceptThen(u16, String),
 }
 
 struct State {
@@ -216,6 +218,10 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let (status, body) = match fault {
         None => state.response_to(&request),
         Some(Fault::Status(status, body)) => {
+            (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
+        }
+        Some(Fault::AcceptThen(status, body)) => {
+            state.response_to(&request);
             (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
         }
         Some(Fault::Delay(time)) => {

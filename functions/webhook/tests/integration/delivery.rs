@@ -363,8 +363,8 @@ async fn an_event_without_an_id_is_handled_without_dedupe() {
 #[tokio::test]
 async fn the_answers_of_line_are_told_apart() {
     let bot = Bot::new(memory());
-    for (fault, status, outcome) in line_answers() {
-        bot.line.fail_next(fault);
+    for (fault, status, outcome, _) in line_answers() {
+        bot.line.fail_always(Some(fault));
         assert_eq!(bot.deliver(&[tap(&user(), "action=settings")]).await, status, "{outcome}");
     }
 }
@@ -373,9 +373,9 @@ async fn the_answers_of_line_are_told_apart() {
 async fn a_reply_for_which_there_was_no_connection_in_time_is_sent_by_the_redelivery() {
     let (full, mute) = (Broken::never_accepts().await, Broken::accepts_and_never_answers().await);
     let tls = mute.url().replace("http:", "https:");
-    // Who read the request may have replied: it is not sent again. That one needs the time in which it is surely read.
+    // Who read the request may have replied: it is sent with the same token. That one needs the time in which it is surely read.
     for (line, reply_ms, status, said) in
-        [(full.url(), 200, 500, 1), (tls, 200, 500, 1), (mute.url(), 3000, 200, 0)]
+        [(full.url(), 200, 500, 1), (tls, 200, 500, 1), (mute.url(), 3000, 500, 1)]
     {
         let bot = Bot::new(memory());
         let times = Times { reply: Duration::from_millis(reply_ms), ..PATIENT };

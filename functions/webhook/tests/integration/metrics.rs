@@ -110,13 +110,14 @@ async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
     assert_eq!(told("weather_total"), all("failed", 1));
 
     // Each answer of LINE by its own name.
-    for (fault, status, outcome) in line_answers() {
-        bot.line.fail_next(fault);
+    for (fault, status, outcome, times) in line_answers() {
+        bot.line.fail_always(Some(fault));
         let mut replies = counted("line_reply_total");
         assert_eq!(bot.deliver(&[tap(&user(), "action=settings")]).await, status, "{outcome}");
-        *replies.entry(outcome.to_owned()).or_default() += 1;
+        *replies.entry(outcome.to_owned()).or_default() += times as u64;
         assert_eq!(counted("line_reply_total"), replies, "{outcome}");
     }
+    bot.line.fail_always(None);
 
     // An event that lacks what its kind needs.
     let skipped = r#"line_webhook_events_total{event_type="skipped",outcome="skipped"}"#;

@@ -280,17 +280,17 @@ pub fn memory() -> Arc<dyn Store> {
     Arc::new(Memory::new())
 }
 
-/// What LINE may answer to a reply, the status of the delivery then, and the outcome that is counted.
-pub fn line_answers() -> [(LineFault, u16, &'static str); 7] {
+/// What LINE may answer to every reply, the status of the delivery then, the outcome that is counted, and how often.
+pub fn line_answers() -> [(LineFault, u16, &'static str, usize); 7] {
     let status = |status, message: &str| LineFault::Status(status, json!({ "message": message }).to_string());
     [
-        (status(400, "Invalid reply token"), 200, "invalid_token"),
-        (status(400, "The request body has 1 error(s)"), 200, "bad_request"),
-        (status(401, "no"), 500, "unauthorized"),
-        (status(403, "no"), 500, "unauthorized"),
-        (status(429, "no"), 500, "rate_limited"),
-        (status(500, "no"), 200, "server_error"),
-        (LineFault::DropAnswer, 200, "unknown"),
+        (status(400, "Invalid reply token"), 200, "invalid_token", 1),
+        (status(400, "The request body has 1 error(s)"), 200, "bad_request", 1),
+        (status(401, "no"), 500, "unauthorized", 1),
+        (status(403, "no"), 500, "unauthorized", 1),
+        (status(429, "no"), 500, "rate_limited", 1),
+        (status(500, "no"), 500, "server_error", 2),
+        (LineFault::DropAnswer, 500, "unknown", 2),
     ]
 }
 
