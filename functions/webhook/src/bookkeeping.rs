@@ -1,7 +1,7 @@
 //! What a text means to a user's ledger: a pure step from what is kept to what is written and answered.
 
 use onetap_ledger::chat::{self, Answer, Habits, Pending, Problem, Sentence, Target};
-use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Field, Moment, Patch, texts};
+use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Moment, texts};
 use onetap_line::{Action, Message, Messages};
 use onetap_store::{Batch, Edit, Expect, Key, Values};
 
@@ -11,6 +11,9 @@ use crate::replies;
 
 /// After a half-said entry was dropped.
 const DROPPED: &str = "好的，這筆先不記。";
+/// In a group, which is not shown what the entry was.
+const DELETED_IN_GROUP: &str = "已刪除最後記的那一筆";
+const NOT_THIS_ONE_IN_GROUP: &str = "這不是最後記的那一筆，所以沒有變更。只能改或刪最後記的那一筆。";
 /// After an edit that lacks its rate was dropped.
 const NOT_EDITED: &str = "好的，沒有修改。";
 /// Without an entry that could be dropped.
@@ -62,16 +65,14 @@ impl Bookkeeping {
         Bookkeeping { known, ..self }
     }
 
-    /// The keys that the step is likely to need. What it is not given it takes for absent, and is then refused.
+    /// The keys that the step is likely to need. What a change of the ledger is not given it takes for absent, and is then refused.
     pub(crate) fn keys(&self) -> Vec<Key> {
         let (pending, profile) = (self.book.pending().clone(), self.profile.clone());
         let of = |change: Change| self.attempt(change, Target::default()).keys(&self.book);
+        // What the text means may depend on the habits, and on what was said before.
         match self.parse(&Habits::default()) {
-            Sentence::Edit(patch, _) => {
-                let profile = changes_habits(&patch).then_some(profile);
-                of(Change::Edit(patch)).into_iter().chain([pending]).chain(profile).collect()
-            }
-            Sentence::Delete(_) => [of(Change::Delete), vec![pending]].concat(),
+            Sentence::Edit(patch, _) => [of(Change::Edit(patch)), vec![pending, profile]].concat(),
+            Sentence::Delete(_) => [of(Change::Delete), vec![pending, profile]].concat(),
             Sentence::Note(note) => [of(Change::Note(note)), vec![profile]].concat(),
             Sentence::SetPayment(_) => vec![profile],
             Sentence::NoteProblem(_) | Sentence::EditProblem(_) => vec![pending, profile],
@@ -92,9 +93,16 @@ impl Bookkeeping {
         let edit = if self.known.is_empty() { edit } else { edit.knowing(self.known.clone()) };
         // A note gets a new id on every retry, so it is not idempotent. The other changes are.
         match self.parse(&Habits::default()) {
-            Sentence::Edit(..) | Sentence::Delete(_) | Sentence::SetPayment(_) => edit.idempotent(),
+            Sentence::SetPayment(_) => edit.idempotent(),
+            // It may complete what was said before, which is an entry.
+            Sentence::Edit(..) | Sentence::Delete(_) if self.has_no_pending() => edit.idempotent(),
             _ => edit,
         }
+    }
+
+    /// Whether it is known that nothing is half said.
+    fn has_no_pending(&self) -> bool {
+        self.known.knows(self.book.pending()) && self.known.get(self.book.pending()).is_none()
     }
 
     fn parse(&self, habits: &Habits) -> Sentence {
@@ -113,7 +121,11 @@ impl Bookkeeping {
         let replaced = pending.as_ref().map(|pending| pending.text().to_owned());
         if let (Some(pending), Some(stored)) = (pending, stored) {
             let key = self.book.pending().clone();
-            let drop = |batch: Batch| batch.delete(&key, stored);
+            let drop = |batch: Batch| match Pending::without(&stored, chat.as_deref()) {
+                Some(others) => batch.put(&key, Expect::Is(stored.clone()), others, Pending::TTL),
+                None => batch.delete(&key, stored.clone()),
+            };
+            let is_last = pending.at() >= self.last_written(there);
             match pending.answer(&self.words.text, habits) {
                 Answer::Complete(note) => {
                     let (writes, answer) =
@@ -125,11 +137,13 @@ impl Bookkeeping {
                     return (if self.is_made { drop(writes) } else { writes }, answer);
                 }
                 Answer::Asks(pending, problem) => return self.ask(&pending, problem, there, habits),
+                // `刪除`, after another entry was recorded, deletes that.
+                Answer::Cancelled if !is_last && matches!(self.parse(habits), Sentence::Delete(_)) => {}
                 Answer::Cancelled if pending.is_edit(habits) => {
                     return (drop(Batch::new()), replies::text(NOT_EDITED));
                 }
                 Answer::Cancelled => return (drop(Batch::new()), replies::text(DROPPED)),
-                Answer::Other if pending.at() >= self.last_written(there) && !pending.is_edit(habits) => {
+                Answer::Other if is_last && !pending.is_edit(habits) => {
                     // What was said last is not recorded yet: a correction of the last transaction would hit another one.
                     match self.parse(habits) {
                         Sentence::Delete(this) if this.is_any() => {
@@ -193,10 +207,14 @@ impl Bookkeeping {
         there: &Values,
         profile: &Profile,
     ) -> (Batch, Messages) {
-        let mut attempt = match (change, self.attempt.take()) {
-            // Each try reads the text again: what it means may depend on what is there.
-            (change @ Change::Note(_), _) | (change, None) => self.attempt(change, this),
-            (_, Some(attempt)) => attempt,
+        // Each try reads the text again: what it means may depend on what is there.
+        let is_same = |attempt: &Attempt| match (attempt.change(), &change) {
+            (Change::Edit(before), Change::Edit(now)) => before == now,
+            (before, now) => matches!((before, now), (Change::Delete, Change::Delete)),
+        };
+        let mut attempt = match self.attempt.take().filter(is_same) {
+            Some(attempt) => attempt,
+            None => self.attempt(change, this),
         };
         let made = attempt.write(&self.book, there);
         self.is_made = made.is_ok();
@@ -216,9 +234,12 @@ impl Bookkeeping {
                 texts::edited_in_group(patch, step)
             }
             (Ok((_, step)), Change::Edit(patch)) => texts::edited(patch, step),
+            (Ok(_), Change::Delete) if attempt.is_in_group() => DELETED_IN_GROUP.to_owned(),
             (Ok((_, step)), Change::Delete) => texts::deleted(step),
             (Ok((_, step)), Change::Note(note)) => texts::noted(note, step.entries()),
             (Ok(_), Change::Put(_)) => String::new(),
+            // What was said elsewhere may have changed it since.
+            (Err(ChangeError::NotThisOne(_)), _) if attempt.is_in_group() => NOT_THIS_ONE_IN_GROUP.to_owned(),
             (Err(failure), change) => texts::chat_failure(failure, change, self.book.life()),
         };
         let mut habits = profile.habits().clone();
@@ -253,7 +274,7 @@ impl Bookkeeping {
     /// Keeps a half-said entry, and asks for what is missing.
     fn ask(&self, pending: &Pending, problem: Problem, there: &Values, habits: &Habits) -> (Batch, Messages) {
         let key = self.book.pending();
-        let json = pending.to_json(self.words.chat.as_deref());
+        let json = pending.to_json(self.words.chat.as_deref(), there.get(key));
         let writes = Batch::new().put(key, there.expect(key), json, Pending::TTL);
         self.asked(writes, pending, problem.0, habits)
     }
@@ -278,11 +299,6 @@ impl Bookkeeping {
     }
 }
 
-/// Whether an edit may change what is remembered of the user.
-fn changes_habits(patch: &Patch) -> bool {
-    patch.fields().any(|field| matches!(field, Field::Payment | Field::Category))
-}
-
 /// What a text is answered where the store is down: nothing is kept then.
 pub(crate) fn without_store(words: &Words, otherwise: &Messages) -> Option<Messages> {
     match chat::parse(&words.text, words.at, &Habits::default()) {
@@ -290,7 +306,9 @@ pub(crate) fn without_store(words: &Words, otherwise: &Messages) -> Option<Messa
         | Sentence::EditProblem(Problem(text))
         | Sentence::NoteProblem(Problem(text)) => Some(replies::text(text)),
         // A way to pay is the answer to a question that only the store knows.
-        Sentence::Other if !chat::is_payment(&words.text) => Some(otherwise.clone()),
+        Sentence::Other if !chat::is_payment(&words.text) && !chat::is_cancel(&words.text) => {
+            Some(otherwise.clone())
+        }
         _ => None,
     }
 }

@@ -59,11 +59,6 @@ impl Patch {
         self.fields.iter().map(|(field, _)| *field)
     }
 
-    /// Whether it changes the currency, for which a rate may be missing.
-    pub fn names_currency(&self) -> bool {
-        self.fields().any(|field| field == Field::Currency)
-    }
-
     /// `base` with these fields. `交易ID` and `intent` may be named, but not changed.
     ///
     /// A rate belongs to its currency: changed to another than TWD, `原幣別` needs a `匯率` beside it; changed to TWD without one, the

@@ -33,13 +33,13 @@ enum Message {
 }
 
 impl Message {
-    fn event(&self, user: &str) -> Value {
+    fn event(&self, user: &str, at: Moment) -> Value {
         let mut event = match self {
             Message::Alone(words) => text(user, words),
             Message::InGroup { g } => in_group(text(user, g)),
             Message::Mentioned { m } => mentioning(user, m),
         };
-        event["timestamp"] = (Moment::now().unix() * 1000).into();
+        event["timestamp"] = (at.unix() * 1000).into();
         event
     }
 
@@ -80,6 +80,7 @@ fn date(text: &str, today: Date) -> String {
             let ago = today.weekday() + 7 - number(1);
             today.days_ago(ago.into()).unwrap().to_string()
         }
+        "LASTYEAR" => Date::new(today.year() - 1, number(1), number(2)).unwrap().to_string(),
         relative if relative.starts_with('D') => {
             let ago = relative[1..].parse::<i32>().unwrap().unsigned_abs();
             today.days_ago(u16::try_from(ago).unwrap()).unwrap().to_string()
@@ -105,12 +106,16 @@ async fn fault(bot: &Bot, case: &Case) -> Option<String> {
     let user = user();
     let mut said = String::new();
     let mut transcript = String::new();
-    for message in &case.say {
-        assert_eq!(bot.deliver(&[message.event(&user)]).await, 200);
+    // One message a second, all of them on one day.
+    let later = |seconds: i64| Moment::from_unix(Moment::now().unix() + seconds).unwrap();
+    let at = if later(0).date() == later(60).date() { later(0) } else { later(60) };
+    for (n, message) in (0..).zip(&case.say) {
+        let at = Moment::from_unix(at.unix() + n).unwrap();
+        assert_eq!(bot.deliver(&[message.event(&user, at)]).await, 200);
         said = bot.said().join("\n");
         let _ = write!(transcript, "\n    > {}\n    {}", message.words(), said.replace('\n', "\n    "));
     }
-    let today = Moment::now().date();
+    let today = at.date();
     let entries = ledger(bot, &user).await;
     let mut faults = Vec::new();
     if let Some(books) = &case.books {

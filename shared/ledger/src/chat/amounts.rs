@@ -66,14 +66,19 @@ impl Scanner<'_> {
         }
         let (code, suffix_len) = suffix.map_or((None, 0), |(code, len)| (Some(code), len));
         let currency = match (prefix, code) {
-            // `$12美金`: many currencies use the sign.
-            (Some(HOME), Some(code)) => Some(code),
+            // `$12美金`, `¥100人民幣`: several currencies use the sign.
+            (Some(HOME | "JPY"), Some(code)) => Some(code),
+            (Some(prefix), Some(code)) if prefix != code => {
+                value = Err(UNCLEAR);
+                Some(prefix)
+            }
             (prefix, code) => prefix.or(code),
         };
         // `1.200` may be a thousand.
         let point = self.text[begin..end].iter().position(|c| *c == '.');
+        let decimals = point.map_or(0, |at| count(self.text, begin + at + 1, char::is_ascii_digit));
         let is_thousand =
-            point.is_some_and(|at| end - begin - at == 4) && currency.is_none_or(|code| code == HOME);
+            decimals == 3 && point.is_some_and(|at| begin + at + 4 == end) && currency.is_none();
         let value = match value {
             Ok(_) if is_about || is_thousand || prefix.is_none() && self.is_unsure() => Err(UNCLEAR),
             Ok(value) if is_negative && !value.is_zero() => Err(NEGATIVE),
@@ -103,6 +108,16 @@ impl Scanner<'_> {
         let (prefix, gap) = self.currency_before();
         let begin = self.at + gap;
         let sign = *self.text.get(begin)?;
+        // `-$120`
+        if sign == '-' && prefix.is_none() && self.words.is_empty() && !(self.is_glued && self.at > 0) {
+            let currency = self.currency_at(begin + 1, &TABLES.currencies);
+            let number = currency.map(|(code, len)| (code, begin + 1 + len));
+            if let Some((code, at)) =
+                number.filter(|(_, at)| self.text.get(*at).is_some_and(char::is_ascii_digit))
+            {
+                return Some((Some(code), at, true));
+            }
+        }
         if !['-', '+'].contains(&sign) {
             return Some((prefix, begin, self.words.ends_with('負')));
         }
@@ -233,7 +248,12 @@ impl Scanner<'_> {
         let gap = usize::from(self.text.get(at) == Some(&' '));
         let begin = at + gap;
         let Some(unit) = TABLES.units.longest(self.text, begin) else { return false };
-        let is_item = TABLES.items.longest(self.text, begin).is_some_and(|item| item.len > unit.len);
+        // `11月薪水` is the pay of November.
+        let digits = (0..at).rev().take_while(|n| self.text[*n].is_ascii_digit()).count();
+        let is_date =
+            gap == 0 && (self.text[begin] == '月' && digits <= 2 || self.text[begin] == '年' && digits <= 4);
+        let is_item =
+            TABLES.items.longest(self.text, begin).is_some_and(|item| item.len > unit.len) && !is_date;
         let is_payment = self.payment_at(begin).is_some_and(|(len, _)| len > unit.len);
         // After a blank a unit is a word by itself, and counts few: `65 折 5 元` and `599 人 3` are no counts.
         let is_many = at >= 3 && self.text[at - 3..at].iter().all(char::is_ascii_digit);

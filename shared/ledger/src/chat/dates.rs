@@ -97,10 +97,11 @@ pub(super) fn day(text: &[char], at: usize, is_start: bool, today: Date) -> Opti
 
 fn word(text: &[char], at: usize, is_start: bool, today: Date) -> Option<Day> {
     let day = |len: usize, date| Some(Day { len, date });
-    if let Some((word, ago)) = DAYS.iter().find(|(word, _)| starts_with(text, at, word)) {
+    let is_plain = |word: &str| is_start || word.starts_with(['今', '昨']);
+    if let Some((word, ago)) = DAYS.iter().find(|(word, _)| is_plain(word) && starts_with(text, at, word)) {
         return day(word.chars().count(), today.days_ago(*ago).ok_or(NO_DAY));
     }
-    if let Some(found) = weekday(text, at, today) {
+    if let Some(found) = weekday(text, at, today).filter(|_| is_start) {
         return Some(found);
     }
     if let Some(found) = of_month_or_year(text, at, today) {
@@ -137,6 +138,10 @@ fn weekday(text: &[char], at: usize, today: Date) -> Option<Day> {
         '日' | '天' | '7' => 6,
         _ => return None,
     };
+    // `週一次`, `上週日本料理`
+    if text.get(end + 1).is_some_and(|c| ['次', '本', '百', '千', '刊', '年'].contains(c)) {
+        return None;
+    }
     // `週5` ends there, `週50` is none.
     if text.get(end + 1).is_some_and(char::is_ascii_digit) && text[end].is_ascii_digit() {
         return None;
@@ -243,6 +248,11 @@ fn digits(text: &[char], at: usize, is_start: bool, today: Date) -> Option<Day> 
     }
 }
 
+/// Whether digits that end here can be minutes, and no sum of money.
+fn is_end_of_time(text: &[char], at: usize) -> bool {
+    !text.get(at).is_some_and(|c| c.is_ascii_alphanumeric() || ['元', '塊', '圓', '.', ','].contains(c))
+}
+
 fn is_digit(text: &[char], at: usize) -> bool {
     text.get(at).is_some_and(char::is_ascii_digit)
 }
@@ -288,6 +298,13 @@ pub(super) fn time(text: &[char], at: usize) -> Option<(usize, Option<String>)> 
             match small(text, end, 2) {
                 Some((minute, len)) if text.get(end + len) == Some(&'分') => {
                     end += len + 1;
+                    minute
+                }
+                // `8點30`, and not `8點 30元`
+                Some((minute, 2))
+                    if text[end].is_ascii_digit() && minute < 60 && is_end_of_time(text, end + 2) =>
+                {
+                    end += 2;
                     minute
                 }
                 _ if text.get(end) == Some(&'半') => {

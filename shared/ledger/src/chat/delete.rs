@@ -26,8 +26,7 @@ pub(super) fn parse(text: &str, now: Moment, habits: &Habits) -> Option<Sentence
         (None, None) => {
             // `上一筆刪除`, `把午餐刪掉`, `剛剛那筆不要了`
             let undone = ["不要了", "取消", "作廢", "不算"].iter().find_map(|verb| text.strip_suffix(verb));
-            if let Some(rest) = undone.and_then(strip_last).filter(|rest| strip_tail(rest).is_empty()) {
-                let _ = rest;
+            if undone.and_then(strip_last).is_some_and(|rest| strip_tail(rest).is_empty()) {
                 return Some(Sentence::Delete(Target::default()));
             }
             let (before, verb) = DELETE.iter().find_map(|verb| Some((text.strip_suffix(verb)?, verb)))?;

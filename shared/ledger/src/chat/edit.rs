@@ -8,7 +8,7 @@ use super::target::Target;
 use super::{Problem, Sentence};
 use crate::currency::{self, HOME};
 use crate::texts::{INCOMPLETE, ONE_AT_A_TIME, wrong_field};
-use crate::{Field, Moment, Patch, Reason};
+use crate::{Decimal, Field, Moment, Patch, Reason};
 
 /// Polite words before the verb.
 const POLITE: [&str; 9] = ["請", "麻煩", "幫我", "我要", "我想", "可以幫我", "把", "將", "幫忙"];
@@ -79,9 +79,9 @@ const WRONG: [&str; 15] = [
 /// Before the right value.
 const IS: [&str; 8] = ["應該是", "應該要", "正確是", "正確的是", "其實是", "才是", "而是", "是"];
 /// Words and signs between two fields.
-const AND: [&str; 7] = ["和", "跟", "與", "及", "、", "，", ","];
+const AND: [&str; 6] = ["和", "跟", "與", "及", "、", ","];
 /// Signs between two values.
-const SEPARATORS: [char; 7] = ['，', '；', '、', ',', ';', '\n', ' '];
+const SEPARATORS: [char; 5] = ['、', ',', ';', '\n', ' '];
 /// What people call the fields, besides their names. Of two words that begin alike, the longer comes first.
 const FIELDS: [(&str, Field); 27] = [
     ("金額", Field::Amount),
@@ -234,7 +234,7 @@ fn said(rest: &str, now: Moment, habits: &Habits) -> Option<Said> {
 
 /// The edit of every field whose new value is said.
 fn new_values(rest: &str, now: Moment, habits: &Habits) -> Option<Result<Patch, Problem>> {
-    let rest = strip_tail(rest.trim_start_matches([':', '=', ' ', '，', ',']));
+    let rest = strip_tail(rest.trim_start_matches([':', '=', ' ', ',']));
     if rest.is_empty() {
         return Some(Err(INCOMPLETE.into()));
     }
@@ -252,6 +252,8 @@ fn new_values(rest: &str, now: Moment, habits: &Habits) -> Option<Result<Patch, 
     let mut fields: Vec<(Field, Result<String, Reason>)> = Vec::new();
     if CATEGORIES.contains(&item.as_str()) && category.is_none() {
         fields.push((Field::Category, Ok(quoted(&item))));
+    } else if let Some(code) = currency_named(&item).filter(|_| currency.is_none() && amount.is_none()) {
+        fields.push((Field::Currency, Ok(quoted(code))));
     } else if !item.is_empty() {
         fields.push((Field::Item, Ok(quoted(&item))));
     }
@@ -411,14 +413,10 @@ fn json(field: Field, value: &str, now: Moment, habits: &Habits) -> Result<Strin
             }
             _ => Err("必須是數字"),
         },
-        Field::Rate => match said() {
-            Some(Said { item, amount: Some(rate), .. }) if item.is_empty() => match rate {
-                Ok(rate) => Ok(rate.as_str().to_owned()),
-                Err("不可為負數") => Err("必須大於 0"),
-                Err(reason) => Err(reason),
-            },
-            _ => Err("必須是數字"),
-        },
+        Field::Rate => {
+            let (sign, digits) = value.strip_prefix('-').map_or(("", value), |digits| ("-", digits));
+            Decimal::parse(&format!("{sign}{}", digits.trim())).map(|rate| rate.as_str().to_owned())
+        }
         Field::Date => match said().and_then(|said| said.date) {
             Some(date) => date.and_then(|date| quoted(&date.to_string())),
             None => quoted(value),

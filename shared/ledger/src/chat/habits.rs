@@ -111,7 +111,10 @@ impl Habits {
 
     fn name_payment(&mut self, payment: &str) {
         let is_known = TABLES.payments.whole(payment).is_some() || self.own_payment(payment).is_some();
-        if !is_known && is_short(payment) {
+        // A word that means something else would be taken for a way to pay from then on.
+        let is_other = TABLES.items.whole(payment).is_some() || TABLES.units.whole(payment).is_some();
+        let is_name = payment.chars().count() > 1 && !payment.contains(|c: char| c.is_ascii_digit());
+        if !is_known && !is_other && is_name && is_short(payment) {
             put_first(&mut self.own, payment.to_owned(), MAX_OWN);
         }
     }

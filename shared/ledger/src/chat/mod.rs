@@ -36,7 +36,7 @@ pub use target::Target;
 use crate::{Moment, Patch};
 
 /// What a text means for the ledger. `Debug` shows none of its words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Sentence {
     /// Delete the last transaction, if it is this one.
     Delete(Target),
@@ -56,6 +56,22 @@ pub enum Sentence {
     SetPayment(Option<String>),
     /// Nothing that concerns the ledger.
     Other,
+}
+
+impl std::fmt::Debug for Sentence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Sentence::Delete(_) => f.write_str("Delete"),
+            Sentence::Edit(patch, _) => write!(f, "Edit({patch:?})"),
+            Sentence::EditProblem(_) => f.write_str("EditProblem"),
+            Sentence::Note(note) => write!(f, "{note:?}"),
+            Sentence::HalfSaid(pending, _) => write!(f, "HalfSaid({pending:?})"),
+            Sentence::NoteProblem(_) => f.write_str("NoteProblem"),
+            Sentence::Recall(recall) => write!(f, "Recall({recall:?})"),
+            Sentence::SetPayment(payment) => write!(f, "SetPayment({})", payment.is_some()),
+            Sentence::Other => f.write_str("Other"),
+        }
+    }
 }
 
 /// What is wrong with a text, in words for its author. They may quote it, so `Debug` does not show them.
@@ -90,5 +106,42 @@ pub fn parse(text: &str, now: Moment, habits: &Habits) -> Sentence {
     match recall::parse(&text, now) {
         Some(recall) => Sentence::Recall(recall),
         None => entry::parse(&text, now, habits),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tables::LOOK_UPS;
+    use super::*;
+
+    #[test]
+    fn the_work_grows_with_a_text_and_not_with_its_square() {
+        let now = Moment::from_unix(1_764_397_800).unwrap();
+        let work = |text: &str| {
+            let before = LOOK_UPS.get();
+            let _ = parse(text, now, &Habits::default());
+            LOOK_UPS.get() - before
+        };
+        for word in [
+            "了",
+            "用",
+            "國泰",
+            "上",
+            "是",
+            "改",
+            "1",
+            "1a",
+            "的",
+            "午餐",
+            "現金",
+            "LINE Pay ",
+            "早餐50、",
+            "一",
+            "我",
+        ] {
+            let text = |chars: usize| format!("午餐{} 120 現金", word.repeat(chars / word.chars().count()));
+            let (short, long) = (work(&text(1000)), work(&text(4000)));
+            assert!(long < 6 * short, "{word}: {short} look-ups for 1000 characters, {long} for 4000");
+        }
     }
 }

@@ -37,6 +37,10 @@ pub(super) fn normalize(text: &str) -> String {
         .to_owned()
 }
 
+fn has_digit(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_digit() || ['十', '百', '千', '萬'].contains(&c))
+}
+
 /// A line of a list without its number: `1. 早餐 50`, `2、午餐 120`, `一、早餐 50`.
 fn without_number(line: &str) -> &str {
     let line = line.trim_start();
@@ -47,7 +51,8 @@ fn without_number(line: &str) -> &str {
     let Some((number, rest)) = end.map(|end| line.split_at(end)) else { return line };
     let signs: &[char] = if number.is_ascii() { &['.', ')', '、'] } else { &['、'] };
     match rest.strip_prefix(signs) {
-        Some(rest) if !rest.starts_with(|c: char| c.is_ascii_digit()) => rest,
+        // `50、早餐、現金` is no list.
+        Some(rest) if has_digit(rest) && !rest.starts_with(|c: char| c.is_ascii_digit()) => rest,
         _ => line,
     }
 }

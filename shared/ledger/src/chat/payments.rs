@@ -6,13 +6,19 @@ use super::tables::{TABLES, Table};
 /// Before 用 these make another word: 信用, 費用.
 const BEFORE_USE: [char; 12] = ['信', '費', '日', '家', '公', '食', '實', '使', '適', '引', '作', '專'];
 
+/// The most words behind a way to pay: 現金付的喔.
+const MAX_WORDS_BEHIND: usize = 4;
+
 impl Scanner<'_> {
     /// The way to pay that stands here by itself, and its length.
     pub(super) fn payment(&self) -> Option<(usize, String)> {
         let is_glued_to_words = !self.words.is_empty();
+        let begins_with_use = ["用", "刷", "使用"].iter().any(|word| self.begins_with(self.at, word));
+        if is_glued_to_words && !begins_with_use && TABLES.items.whole(&self.words).is_none() {
+            return None;
+        }
         let (len, name) = self.payment_at(self.at)?;
         if is_glued_to_words {
-            let begins_with_use = ["用", "刷", "使用"].iter().any(|word| self.begins_with(self.at, word));
             let is_other = self.words.ends_with(BEFORE_USE);
             // `早餐現金`: an item of the list, and nothing but it.
             let is_item = TABLES.items.whole(&self.words).is_some_and(|category| category == "飲食");
@@ -38,8 +44,8 @@ impl Scanner<'_> {
     fn payment_ending(&self, at: usize, begin: usize, behind: &Table) -> Option<(usize, String)> {
         let (name, len) = self.named_payment(begin)?;
         let mut end = begin + len;
-        while !self.is_boundary(end) {
-            let Some(word) = behind.longest(self.text, end) else { break };
+        for _ in 0..MAX_WORDS_BEHIND {
+            let Some(word) = behind.longest(self.text, end).filter(|_| !self.is_boundary(end)) else { break };
             end += word.len;
         }
         let is_item = |end: usize| {

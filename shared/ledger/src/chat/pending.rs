@@ -18,6 +18,8 @@ use crate::{Field, Moment, Patch};
 const MAX_ITEM_CHARS: usize = 15;
 /// The longest word that is taken for a way to pay by its ending, in characters.
 const MAX_PAYMENT_CHARS: usize = 8;
+/// The most chats of a user in which something is half said.
+const MAX_CHATS: usize = 5;
 /// Endings of ways to pay that are in no list.
 const PAYMENT_ENDS: [&str; 3] = ["卡", "支付", "pay"];
 
@@ -70,6 +72,22 @@ struct Stored {
     chat: Option<String>,
 }
 
+impl Stored {
+    /// What is stored: one entry, or a list of them, each of its chat.
+    fn read(text: &str) -> Vec<Stored> {
+        let one = serde_json::from_str(text).map(|one| vec![one]);
+        one.or_else(|_| serde_json::from_str(text)).unwrap_or_default()
+    }
+
+    fn to_json(all: &[Stored]) -> Option<String> {
+        match all {
+            [] => None,
+            [one] => serde_json::to_string(one).ok(),
+            all => serde_json::to_string(all).ok(),
+        }
+    }
+}
+
 /// What a text is to a half-said entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -96,22 +114,27 @@ impl Pending {
         Pending { text: text.to_owned(), at, missing }
     }
 
-    /// Reads the stored value; `None` if it is none, or was said in another chat. What is said in one chat is not told in
-    /// another.
+    /// Reads what was said in this chat from the stored value; `None` if it has none, or none that can be read. What is said in
+    /// one chat is not told in another.
     pub fn read(stored: &str, chat: Option<&str>, habits: &Habits) -> Option<Pending> {
-        let Stored { text, at, chat: said_in } = serde_json::from_str(stored).ok()?;
-        if said_in.as_deref() != chat {
-            return None;
-        }
-        // A way to pay that was made the default since completes nothing that was asked for before.
-        let mut habits = habits.clone();
-        habits.set_payment(None);
-        let at = Moment::parse_id(&at)?;
-        match parse(&text, at, &habits) {
+        let there = Stored::read(stored).into_iter().find(|said| said.chat.as_deref() == chat)?;
+        let (text, at) = (there.text, Moment::parse_id(&there.at)?);
+        let read = |habits: &Habits| match parse(&text, at, habits) {
             Sentence::HalfSaid(pending, _) => Some(pending),
             Sentence::Edit(..) => Some(Pending::rate_of_edit(&text, at)),
             _ => None,
-        }
+        };
+        // A way to pay that was made the default since completes nothing that was asked for before.
+        let mut without_default = habits.clone();
+        without_default.set_payment(None);
+        read(habits).or_else(|| read(&without_default))
+    }
+
+    /// The stored value without what was said in this chat; `None` if nothing is left.
+    pub fn without(stored: &str, chat: Option<&str>) -> Option<String> {
+        let mut all = Stored::read(stored);
+        all.retain(|said| said.chat.as_deref() != chat);
+        Stored::to_json(&all)
     }
 
     /// The edit `text`, which changes the currency and lacks its rate.
@@ -119,10 +142,13 @@ impl Pending {
         Pending::new(text, at, vec![Part::Rate])
     }
 
-    /// The JSON that is stored, if it was said in this chat.
-    pub fn to_json(&self, chat: Option<&str>) -> String {
-        let stored = Stored { text: self.text.clone(), at: self.at.id(), chat: chat.map(str::to_owned) };
-        serde_json::to_string(&stored).unwrap_or_default()
+    /// The JSON that is stored if it was said in this chat, with what `stored` has of other chats.
+    pub fn to_json(&self, chat: Option<&str>, stored: Option<&str>) -> String {
+        let mut all = stored.map(Stored::read).unwrap_or_default();
+        all.retain(|said| said.chat.as_deref() != chat);
+        all.insert(0, Stored { text: self.text.clone(), at: self.at.id(), chat: chat.map(str::to_owned) });
+        all.truncate(MAX_CHATS);
+        Stored::to_json(&all).unwrap_or_default()
     }
 
     /// What was said.

@@ -160,7 +160,7 @@ pub(super) fn parse(text: &str, now: Moment) -> Option<Recall> {
         {
             return None;
         }
-        (_, Some(of), _) if of.chars().count() > 10 || of.contains(|c: char| c.is_ascii_digit()) => {
+        (_, Some(of), _) if of.chars().count() > 10 || of.contains(is_number) => {
             return None;
         }
         (None, Some(of), _) if !is_said(of) => return None,
@@ -185,6 +185,11 @@ pub(super) fn parse(text: &str, now: Moment) -> Option<Recall> {
             }
         }
     })
+}
+
+/// Part of an amount: what is said is no question.
+fn is_number(c: char) -> bool {
+    c.is_ascii_digit() || ['十', '百', '千', '萬', '元'].contains(&c)
 }
 
 fn strip_fillers(word: &str) -> &str {

@@ -53,7 +53,7 @@ pub(super) struct Number {
 }
 
 /// Signs that end a part of a text.
-const BREAKS: [char; 11] = ['、', '，', '。', ',', ';', '；', '!', '?', '\n', '。', '｡'];
+const BREAKS: [char; 8] = ['、', '。', ',', ';', '!', '?', '\n', '｡'];
 /// Signs that mean no more than a blank.
 const BLANKS: [char; 13] = ['~', '…', '=', ':', '(', ')', '"', '\'', '·', '|', '_', '•', '→'];
 const NO_RATE: Reason = "必須是數字";

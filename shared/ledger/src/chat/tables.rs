@@ -110,6 +110,12 @@ pub(super) struct Table {
     longest: usize,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often a table was asked, as a measure of the work that a text is.
+    pub(super) static LOOK_UPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// A word of a table, found in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Match {
@@ -152,6 +158,8 @@ impl Table {
 
     /// The longest word that begins at `at`. A word of letters is not found inside another: `visa` is not in `visage`.
     pub(super) fn longest(&self, text: &[char], at: usize) -> Option<Match> {
+        #[cfg(test)]
+        LOOK_UPS.set(LOOK_UPS.get() + 1);
         let is_letter = |n: usize| text.get(n).is_some_and(char::is_ascii_alphabetic);
         if at > 0 && is_letter(at) && is_letter(at - 1) {
             return None;
@@ -213,11 +221,14 @@ impl Table {
     pub(super) fn strip_end<'a>(&self, text: &'a str) -> &'a str {
         let mut text = text.trim_end();
         'words: loop {
-            let chars: Vec<char> = text.chars().collect();
-            for at in chars.len().saturating_sub(self.longest)..chars.len() {
-                if at > 0 && self.longest(&chars, at).is_some_and(|found| at + found.len == chars.len()) {
+            // Some more than the longest word, which may have blanks in it.
+            let begin = text.char_indices().rev().nth(2 * self.longest).map_or(0, |(at, _)| at);
+            let chars: Vec<char> = text[begin..].chars().collect();
+            for at in 0..chars.len() {
+                let is_all = begin == 0 && at == 0;
+                if !is_all && self.longest(&chars, at).is_some_and(|found| at + found.len == chars.len()) {
                     let len: usize = chars[..at].iter().map(|c| c.len_utf8()).sum();
-                    text = text[..len].trim_end();
+                    text = text[..begin + len].trim_end();
                     continue 'words;
                 }
             }

@@ -37,13 +37,14 @@ impl Target {
             [payment] => Some(payment.clone()),
             _ => return None,
         };
-        Some(Target {
+        let target = Target {
             item: Some(said.item).filter(|item| !item.is_empty()),
             amount: said.amount.transpose().ok()?,
             payment,
             category: said.category,
             date: said.date.transpose().ok()?,
-        })
+        };
+        (!target.is_any()).then_some(target)
     }
 
     /// Whether it is the last transaction, whatever that is.

@@ -337,8 +337,12 @@ impl World {
         let key = self.book.pending();
         let edit = Edit::of(key);
         let keep = |there: &Values| {
-            let writes =
-                onetap_store::Batch::new().put(key, there.expect(key), pending.to_json(None), Pending::TTL);
+            let writes = onetap_store::Batch::new().put(
+                key,
+                there.expect(key),
+                pending.to_json(None, None),
+                Pending::TTL,
+            );
             Ok::<_, ChangeError>((writes, ()))
         };
         edit.apply(&*self.store, keep).await.unwrap();

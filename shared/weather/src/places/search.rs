@@ -2,8 +2,8 @@
 
 use super::{Place, names, words};
 
-/// What a text asks for.
-#[derive(Clone, Debug, PartialEq)]
+/// What a text asks for. `Debug` does not show the text.
+#[derive(Clone, PartialEq)]
 #[must_use]
 #[non_exhaustive]
 pub struct Search {
@@ -17,6 +17,13 @@ pub struct Search {
     pub full_name: bool,
     /// The places that the name means.
     pub found: Found,
+}
+
+impl std::fmt::Debug for Search {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Search { asks_weather, name, full_name, .. } = self;
+        write!(f, "Search({} bytes, asks_weather: {asks_weather}, full_name: {full_name})", name.len())
+    }
 }
 
 /// The places that a name means.
