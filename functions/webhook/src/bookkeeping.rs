@@ -117,11 +117,12 @@ impl Bookkeeping {
         let habits = if self.words.chat.is_some() { &general } else { profile.habits() };
         let stored = there.get(self.book.pending()).map(str::to_owned);
         let chat = self.words.chat.clone();
-        let pending = stored.as_deref().and_then(|text| Pending::read(text, chat.as_deref(), habits));
+        let pending =
+            stored.as_deref().and_then(|text| Pending::read(text, chat.as_deref(), habits, self.now));
         let replaced = pending.as_ref().map(|pending| pending.text().to_owned());
         if let (Some(pending), Some(stored)) = (pending, stored) {
-            let key = self.book.pending().clone();
-            let drop = |batch: Batch| match Pending::without(&stored, chat.as_deref()) {
+            let (key, now) = (self.book.pending().clone(), self.now);
+            let drop = |batch: Batch| match Pending::without(&stored, chat.as_deref(), now) {
                 Some(others) => batch.put(&key, Expect::Is(stored.clone()), others, Pending::TTL),
                 None => batch.delete(&key, stored.clone()),
             };
@@ -274,7 +275,7 @@ impl Bookkeeping {
     /// Keeps a half-said entry, and asks for what is missing.
     fn ask(&self, pending: &Pending, problem: Problem, there: &Values, habits: &Habits) -> (Batch, Messages) {
         let key = self.book.pending();
-        let json = pending.to_json(self.words.chat.as_deref(), there.get(key));
+        let json = pending.to_json(self.words.chat.as_deref(), there.get(key), self.now);
         let writes = Batch::new().put(key, there.expect(key), json, Pending::TTL);
         self.asked(writes, pending, problem.0, habits)
     }

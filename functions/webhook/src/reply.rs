@@ -13,6 +13,10 @@ use crate::session::Session;
 
 /// How often a reply is sent in one delivery if LINE may not have taken it.
 const MAX_SENDS: u32 = 2;
+/// Time that a reply which is sent again leaves for the writes that end its event.
+const RESERVE: Duration = Duration::from_millis(150);
+/// The least time in which it is worth to send a reply again.
+const MIN_TIME: Duration = Duration::from_millis(200);
 /// Pause before a reply is sent again.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -45,7 +49,8 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
     let Some(token) = event.reply_token.as_deref() else { return Replied::Accepted };
     let mut replied = Replied::NotTaken;
     for sends in 0..MAX_SENDS {
-        if sends > 0 && Instant::now() + PAUSE >= session.deadline {
+        let end = if sends > 0 { session.deadline - RESERVE } else { session.deadline };
+        if sends > 0 && Instant::now() + PAUSE + MIN_TIME > end {
             return replied;
         } else if sends > 0 {
             sleep(PAUSE).await;
@@ -56,7 +61,7 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
             tracing::error!(outcome = "out_of_time", "reply");
             return replied;
         }
-        let deadline = (now + session.webhook.config.times.reply).min(session.deadline);
+        let deadline = (now + session.webhook.config.times.reply).min(end);
         let may_have_arrived = replied == Replied::Unknown;
         replied = match send(session, token, messages, deadline).await {
             Outcome::Sent => Replied::Accepted,

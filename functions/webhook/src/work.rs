@@ -40,7 +40,11 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
         (EventClaim::Done(_), _) => Ended::Duplicate.into(),
         (EventClaim::Ours(run), LockOutcome::Busy(message)) => {
             let message = message.into();
-            let replied = reply(session, event, &message).await;
+            let replied = match reply(session, event, &message).await {
+                // Nothing keeps the answer: the redelivery would do what the user was told to wait for.
+                Replied::Unknown if run.is_none() => Replied::Final,
+                replied => replied,
+            };
             let ended = replied.ended();
             let record = run.map(|run| MarkerWrite::after(run, replied, message));
             finish(session, event, ended, LastWrites { record, ..LastWrites::default() }).await;
@@ -88,7 +92,11 @@ async fn work(
         not_written => {
             let (ended, record) = match answer {
                 Some(answer) => {
-                    let replied = reply(session, event, &answer).await;
+                    let replied = match reply(session, event, &answer).await {
+                        // The user may have been told to say it again: the redelivery must not write it.
+                        Replied::Unknown if not_written.is_some() => Replied::Final,
+                        replied => replied,
+                    };
                     (replied.ended(), run.map(|run| MarkerWrite::after(run, replied, answer)))
                 }
                 // No reply: the redelivered event can write it.
@@ -121,7 +129,7 @@ async fn work(
             });
             match replied {
                 // No marker tells the redelivery that it is written: it would write it again.
-                Replied::Unknown if !has_claim => Ended::Handled,
+                _ if !has_claim && matches!(plan, Plan::Ledger(..) | Plan::Erase) => Ended::Handled,
                 replied => replied.ended(),
             }
         }
@@ -159,6 +167,7 @@ async fn write(
 /// committed it may have died before that.
 async fn reply_to_written(session: &Session<'_>, event: &Event, plan: &Plan, answer: &Messages) -> Replied {
     let user = event.source.user_id.as_deref().filter(|_| matches!(plan, Plan::Erase));
+    let user = user.filter(|_| *answer == replies::erased());
     if let Some(Ok(erasure)) = user.map(|user| erasure(session, user))
         && let Removal::Unfinished = remove_hidden_records(session, &erasure).await
     {
@@ -183,9 +192,15 @@ async fn reply_to_failed_write(
         // The writes may be applied: if the bot said "try again", the user could enter it twice. LINE delivers the event
         // again, and that run finds the marker and replies, or finds none and does the work.
         _ if maybe_written && has_claim => Ended::Failed,
-        (Plan::Ledger(..), Some(answer)) => reply(session, event, &answer).await.ended(),
         (Plan::Unfollow, _) => Ended::Failed,
-        _ => reply(session, event, &replies::text(replies::BUSY)).await.ended(),
+        (plan, answer) => {
+            let answer = answer.filter(|_| matches!(plan, Plan::Ledger(..)));
+            match reply(session, event, &answer.unwrap_or_else(|| replies::text(replies::BUSY))).await {
+                // The user may have been told to say it again: the redelivery must not write it.
+                Replied::Unknown => Ended::Handled,
+                replied => replied.ended(),
+            }
+        }
     }
 }
 

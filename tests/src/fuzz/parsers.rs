@@ -114,7 +114,7 @@ pub fn chat_sentence(bytes: &[u8]) {
         Sentence::EditProblem(problem) | Sentence::NoteProblem(problem) => assert!(!problem.0.is_empty()),
         Sentence::HalfSaid(pending, problem) => {
             assert!(!problem.0.is_empty());
-            let stored = Pending::read(&pending.to_json(None, None), None, &Habits::default());
+            let stored = Pending::read(&pending.to_json(None, None, now), None, &Habits::default(), now);
             assert_eq!(stored, Some(pending), "kept, and not the same");
         }
         Sentence::Delete(_) | Sentence::Recall(_) | Sentence::SetPayment(_) | Sentence::Other => {}

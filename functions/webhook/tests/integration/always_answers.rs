@@ -321,7 +321,8 @@ async fn a_reply_that_stays_unknown_is_sent_by_the_redelivery_and_heard_once() {
 
 #[tokio::test]
 async fn a_reply_that_hangs_is_sent_again_and_heard_once() {
-    for n in 0..events("").len() {
+    // One that writes nothing, and one that writes.
+    for n in [1, 2] {
         let user = user();
         let (event, beginning) = events(&user)[n].clone();
         let stage = Stage::new().await;
@@ -335,8 +336,7 @@ async fn a_reply_that_hangs_is_sent_again_and_heard_once() {
             ("CWA_API_KEY", "key"),
             ("CWA_API_BASE_URL", &urls[1]),
         ]);
-        let hasty =
-            build(&variables, stage.store.clone(), Times { reply: Duration::from_millis(500), ..TIMES });
+        let hasty = build(&variables, stage.store.clone(), Times { reply: Duration::from_secs(3), ..TIMES });
         stage.line.fail_always(Some(LineFault::Delay(TIMES.delivery)));
         let before = stage.line.requests();
         assert_eq!(deliver(&hasty, std::slice::from_ref(&event)).await, 500, "{beginning}");

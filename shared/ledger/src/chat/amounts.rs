@@ -67,7 +67,9 @@ impl Scanner<'_> {
         let (code, suffix_len) = suffix.map_or((None, 0), |(code, len)| (Some(code), len));
         let currency = match (prefix, code) {
             // `$12美金`, `¥100人民幣`: several currencies use the sign.
-            (Some(HOME | "JPY"), Some(code)) => Some(code),
+            (Some(HOME), Some(code)) | (Some("JPY"), Some(code @ "CNY")) => Some(code),
+            // `日幣1000元`: the unit says nothing of its own.
+            (Some(prefix), Some(HOME)) if self.is_bare_unit(end) => Some(prefix),
             (Some(prefix), Some(code)) if prefix != code => {
                 value = Err(UNCLEAR);
                 Some(prefix)
@@ -77,8 +79,8 @@ impl Scanner<'_> {
         // `1.200` may be a thousand.
         let point = self.text[begin..end].iter().position(|c| *c == '.');
         let decimals = point.map_or(0, |at| count(self.text, begin + at + 1, char::is_ascii_digit));
-        let is_thousand =
-            decimals == 3 && point.is_some_and(|at| begin + at + 4 == end) && currency.is_none();
+        let is_thousand = decimals == 3 && point.is_some_and(|at| begin + at + 4 == end);
+        let is_thousand = is_thousand && currency.is_none_or(|code| code == HOME);
         let value = match value {
             Ok(_) if is_about || is_thousand || prefix.is_none() && self.is_unsure() => Err(UNCLEAR),
             Ok(value) if is_negative && !value.is_zero() => Err(NEGATIVE),
@@ -101,6 +103,12 @@ impl Scanner<'_> {
         let gap = usize::from(self.text.get(end) == Some(&' '));
         let is_of = self.text.get(end + gap).is_some_and(|c| FRACTIONS.contains(c));
         (is_fraction && is_of).then(|| end - self.at)
+    }
+
+    /// Whether 元, 塊 or another bare unit stands behind a number.
+    fn is_bare_unit(&self, end: usize) -> bool {
+        let begin = end + usize::from(self.text.get(end) == Some(&' '));
+        TABLES.currencies_after.longest(self.text, begin).is_some()
     }
 
     /// The currency before a number, where the number begins, and whether it is negative.
@@ -250,8 +258,15 @@ impl Scanner<'_> {
         let Some(unit) = TABLES.units.longest(self.text, begin) else { return false };
         // `11月薪水` is the pay of November.
         let digits = (0..at).rev().take_while(|n| self.text[*n].is_ascii_digit()).count();
-        let is_date =
-            gap == 0 && (self.text[begin] == '月' && digits <= 2 || self.text[begin] == '年' && digits <= 4);
+        let number: u32 = self.text[at - digits..at].iter().collect::<String>().parse().unwrap_or(0);
+        let is_cake = ["月餅", "年糕", "年菜", "年夜飯"].iter().any(|cake| self.begins_with(begin, cake));
+        let is_date = gap == 0
+            && !is_cake
+            && match self.text[begin] {
+                '月' => (1..=12).contains(&number),
+                '年' => (100..200).contains(&number) || digits == 4,
+                _ => false,
+            };
         let is_item =
             TABLES.items.longest(self.text, begin).is_some_and(|item| item.len > unit.len) && !is_date;
         let is_payment = self.payment_at(begin).is_some_and(|(len, _)| len > unit.len);

@@ -82,9 +82,14 @@ fn any_of<'w>(text: &[char], at: usize, words: &[&'w str]) -> Option<&'w str> {
     words.iter().find(|word| starts_with(text, at, word)).copied()
 }
 
-/// The day that begins at `at`, with the time of day behind it. `is_start`: nothing of another word stands before it.
-pub(super) fn day(text: &[char], at: usize, is_start: bool, today: Date) -> Option<Day> {
-    let mut day = word(text, at, is_start, today).or_else(|| digits(text, at, is_start, today))?;
+/// The day that begins at `at`, with the time of day behind it. Before it stands nothing of another word, or a whole word.
+pub(super) fn day(
+    text: &[char],
+    at: usize,
+    (is_start, is_after_word): (bool, bool),
+    today: Date,
+) -> Option<Day> {
+    let mut day = word(text, at, is_after_word, today).or_else(|| digits(text, at, is_start, today))?;
     // With an hour behind it it is a time.
     let is_part_of_time = time(text, at + day.len).is_some();
     if let Some(time) = any_of(text, at + day.len, &TIMES_OF_DAY).filter(|_| !is_part_of_time)
@@ -101,8 +106,15 @@ fn word(text: &[char], at: usize, is_start: bool, today: Date) -> Option<Day> {
     if let Some((word, ago)) = DAYS.iter().find(|(word, _)| is_plain(word) && starts_with(text, at, word)) {
         return day(word.chars().count(), today.days_ago(*ago).ok_or(NO_DAY));
     }
-    if let Some(found) = weekday(text, at, today).filter(|_| is_start) {
-        return Some(found);
+    let before = at.checked_sub(1).and_then(|before| text.get(before));
+    if let Some(found) = weekday(text, at, today) {
+        // `每週五` is no day. Within other words it is not clear whether it is one.
+        let is_other = before.is_some_and(|c| ['每', '隔', '一', '兩', '三'].contains(c));
+        let date = if is_start { found.date } else { Err(UNCLEAR) };
+        return (!is_other || is_start).then_some(Day { date, ..found });
+    }
+    if !is_start && starts_with(text, at, "前天") {
+        return day(2, Err(UNCLEAR));
     }
     if let Some(found) = of_month_or_year(text, at, today) {
         return Some(found);
@@ -138,9 +150,14 @@ fn weekday(text: &[char], at: usize, today: Date) -> Option<Day> {
         '日' | '天' | '7' => 6,
         _ => return None,
     };
-    // `週一次`, `上週日本料理`
-    if text.get(end + 1).is_some_and(|c| ['次', '本', '百', '千', '刊', '年'].contains(c)) {
+    // `週一次`
+    let next = text.get(end + 1);
+    if next.is_some_and(|c| ['次', '刊'].contains(c)) {
         return None;
+    }
+    // `上週日本料理`, `週一百貨公司`
+    if next.is_some_and(|c| ['本', '百', '千', '年'].contains(c)) {
+        return Some(Day { len: end + 1 - at, date: Err(UNCLEAR) });
     }
     // `週5` ends there, `週50` is none.
     if text.get(end + 1).is_some_and(char::is_ascii_digit) && text[end].is_ascii_digit() {
@@ -342,7 +359,7 @@ mod tests {
 
     fn read(text: &str) -> Option<(usize, String)> {
         let chars: Vec<char> = text.chars().collect();
-        let found = day(&chars, 0, true, today())?;
+        let found = day(&chars, 0, (true, true), today())?;
         Some((found.len, found.date.map_or_else(str::to_owned, |date| date.to_string())))
     }
 

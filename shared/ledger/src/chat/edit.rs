@@ -178,8 +178,15 @@ fn unnamed(text: &str, now: Moment, habits: &Habits) -> Option<(Result<Patch, Pr
         INTO.iter().find_map(|word| text.split_once(word)).filter(|(old, _)| !old.is_empty())
     {
         let old = old.trim_matches(SEPARATORS).trim_end_matches('的');
-        let old = if old.is_empty() { Target::default() } else { Target::read(old, now, habits)? };
-        return values(new).map(|edit| (edit, old));
+        let old = match old {
+            "" => Some(Target::default()),
+            old => Target::read(old, now, habits),
+        };
+        return Some(match old {
+            Some(old) => (values(new)?, old),
+            // `早上改成150`
+            None => (Err(INCOMPLETE.into()), Target::default()),
+        });
     }
     // Without 成 the verb is a part of other words too: only values that are clear.
     let verb_first = strip_any(text, &CHANGE).map(|new| ("", new));
@@ -415,6 +422,7 @@ fn json(field: Field, value: &str, now: Moment, habits: &Habits) -> Result<Strin
         },
         Field::Rate => {
             let (sign, digits) = value.strip_prefix('-').map_or(("", value), |digits| ("-", digits));
+            let digits = digits.trim_end_matches(['元', '塊', '圓']);
             Decimal::parse(&format!("{sign}{}", digits.trim())).map(|rate| rate.as_str().to_owned())
         }
         Field::Date => match said().and_then(|said| said.date) {

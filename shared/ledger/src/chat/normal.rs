@@ -50,9 +50,10 @@ fn without_number(line: &str) -> &str {
     });
     let Some((number, rest)) = end.map(|end| line.split_at(end)) else { return line };
     let signs: &[char] = if number.is_ascii() { &['.', ')', '、'] } else { &['、'] };
-    match rest.strip_prefix(signs) {
-        // `50、早餐、現金` is no list.
-        Some(rest) if has_digit(rest) && !rest.starts_with(|c: char| c.is_ascii_digit()) => rest,
+    // `50、早餐、現金` is no list.
+    let is_amount = number.len() == 2 && rest.starts_with('、') && !has_digit(rest);
+    match rest.strip_prefix(signs).filter(|_| !is_amount) {
+        Some(rest) if !rest.starts_with(|c: char| c.is_ascii_digit()) => rest,
         _ => line,
     }
 }

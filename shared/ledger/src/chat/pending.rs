@@ -68,15 +68,21 @@ struct Stored {
     /// In the form of a `交易ID`.
     at: String,
     /// The group or room; none for a chat with the bot alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     chat: Option<String>,
+    /// Until when it waits, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<i64>,
 }
 
 impl Stored {
-    /// What is stored: one entry, or a list of them, each of its chat.
-    fn read(text: &str) -> Vec<Stored> {
+    /// What is stored and still waits: one entry, or a list of them, each of its chat. They share a key, which lives as long as the
+    /// youngest.
+    fn read(text: &str, now: Moment) -> Vec<Stored> {
         let one = serde_json::from_str(text).map(|one| vec![one]);
-        one.or_else(|_| serde_json::from_str(text)).unwrap_or_default()
+        let mut all: Vec<Stored> = one.or_else(|_| serde_json::from_str(text)).unwrap_or_default();
+        all.retain(|said| said.until.is_none_or(|until| now.unix() < until));
+        all
     }
 
     fn to_json(all: &[Stored]) -> Option<String> {
@@ -116,8 +122,8 @@ impl Pending {
 
     /// Reads what was said in this chat from the stored value; `None` if it has none, or none that can be read. What is said in
     /// one chat is not told in another.
-    pub fn read(stored: &str, chat: Option<&str>, habits: &Habits) -> Option<Pending> {
-        let there = Stored::read(stored).into_iter().find(|said| said.chat.as_deref() == chat)?;
+    pub fn read(stored: &str, chat: Option<&str>, habits: &Habits, now: Moment) -> Option<Pending> {
+        let there = Stored::read(stored, now).into_iter().find(|said| said.chat.as_deref() == chat)?;
         let (text, at) = (there.text, Moment::parse_id(&there.at)?);
         let read = |habits: &Habits| match parse(&text, at, habits) {
             Sentence::HalfSaid(pending, _) => Some(pending),
@@ -131,8 +137,8 @@ impl Pending {
     }
 
     /// The stored value without what was said in this chat; `None` if nothing is left.
-    pub fn without(stored: &str, chat: Option<&str>) -> Option<String> {
-        let mut all = Stored::read(stored);
+    pub fn without(stored: &str, chat: Option<&str>, now: Moment) -> Option<String> {
+        let mut all = Stored::read(stored, now);
         all.retain(|said| said.chat.as_deref() != chat);
         Stored::to_json(&all)
     }
@@ -143,10 +149,12 @@ impl Pending {
     }
 
     /// The JSON that is stored if it was said in this chat, with what `stored` has of other chats.
-    pub fn to_json(&self, chat: Option<&str>, stored: Option<&str>) -> String {
-        let mut all = stored.map(Stored::read).unwrap_or_default();
+    pub fn to_json(&self, chat: Option<&str>, stored: Option<&str>, now: Moment) -> String {
+        let mut all = stored.map(|stored| Stored::read(stored, now)).unwrap_or_default();
         all.retain(|said| said.chat.as_deref() != chat);
-        all.insert(0, Stored { text: self.text.clone(), at: self.at.id(), chat: chat.map(str::to_owned) });
+        let until = now.unix().saturating_add_unsigned(Pending::TTL.as_secs());
+        let (text, at, chat) = (self.text.clone(), self.at.id(), chat.map(str::to_owned));
+        all.insert(0, Stored { text, at, chat, until: Some(until) });
         all.truncate(MAX_CHATS);
         Stored::to_json(&all).unwrap_or_default()
     }

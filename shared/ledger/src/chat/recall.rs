@@ -160,7 +160,7 @@ pub(super) fn parse(text: &str, now: Moment) -> Option<Recall> {
         {
             return None;
         }
-        (_, Some(of), _) if of.chars().count() > 10 || of.contains(is_number) => {
+        (_, Some(of), _) if of.chars().count() > 10 || has_number(of) => {
             return None;
         }
         (None, Some(of), _) if !is_said(of) => return None,
@@ -187,9 +187,12 @@ pub(super) fn parse(text: &str, now: Moment) -> Option<Recall> {
     })
 }
 
-/// Part of an amount: what is said is no question.
-fn is_number(c: char) -> bool {
-    c.is_ascii_digit() || ['十', '百', '千', '萬', '元'].contains(&c)
+/// Whether an amount is in it: then it is no question.
+fn has_number(text: &str) -> bool {
+    let chars: Vec<char> = text.chars().collect();
+    let is_digit = |c: char| "一二兩三四五六七八九".contains(c);
+    let is_sum = |pair: &[char]| is_digit(pair[0]) && ['十', '百', '千', '萬', '元', '塊'].contains(&pair[1]);
+    chars.iter().any(char::is_ascii_digit) || chars.windows(2).any(is_sum)
 }
 
 fn strip_fillers(word: &str) -> &str {
@@ -221,7 +224,7 @@ fn take_period(text: &mut Vec<char>, today: Date) -> Option<Period> {
             text.splice(at..at + len, [' ']);
             return Some(period);
         }
-        if let Some(found) = day(text, at, true, today)
+        if let Some(found) = day(text, at, (true, true), today)
             && let Ok(date) = found.date
         {
             let name = text[at..at + found.len].iter().collect();

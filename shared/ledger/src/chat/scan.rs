@@ -179,10 +179,12 @@ impl Scanner<'_> {
         }
         let item = TABLES.items.longest(self.text, self.at).filter(|item| item.len > 1);
         let is_start = self.words.is_empty();
+        // `午餐前天`, `我週五`
+        let is_item = TABLES.items.whole(&self.words).or(TABLES.words("before").whole(&self.words)).is_some();
         if let Some((len, time)) = time(self.text, self.at).filter(|(_, time)| is_start || time.is_none()) {
             return Some((len, Kind::Time(time)));
         }
-        if let Some(found) = day(self.text, self.at, is_start, self.today)
+        if let Some(found) = day(self.text, self.at, (is_start, is_start || is_item), self.today)
             && item.is_none_or(|item| item.len <= found.len)
         {
             return Some((found.len, Kind::Date(found.date)));

@@ -338,7 +338,7 @@ fn an_id_that_was_given_is_not_given_again_though_its_entry_is_gone() {
 /// What becomes of a half-said entry and the text after it: the entries, what is still missing, or nothing.
 fn then(first: &str, second: &str) -> String {
     let Sentence::HalfSaid(pending, _) = parse(first, now()) else { panic!("nothing is missing in {first}") };
-    let stored = Pending::read(&pending.to_json(None, None), None, &Habits::default()).unwrap();
+    let stored = Pending::read(&pending.to_json(None, None, now()), None, &Habits::default(), now()).unwrap();
     assert_eq!(stored, pending, "{first}");
     match stored.answer(second, &Habits::default()) {
         Answer::Other => "-".to_owned(),
@@ -400,9 +400,12 @@ fn anything_else_leaves_a_half_said_entry_alone() {
 fn what_is_said_in_one_chat_is_not_completed_in_another() {
     let Sentence::HalfSaid(pending, _) = parse("午餐 100", now()) else { panic!("something is missing") };
     for (said_in, chat) in [(None, Some("a")), (Some("a"), None), (Some("a"), Some("b"))] {
-        assert_eq!(Pending::read(&pending.to_json(said_in, None), chat, &Habits::default()), None);
         assert_eq!(
-            Pending::read(&pending.to_json(said_in, None), said_in, &Habits::default()),
+            Pending::read(&pending.to_json(said_in, None, now()), chat, &Habits::default(), now()),
+            None
+        );
+        assert_eq!(
+            Pending::read(&pending.to_json(said_in, None, now()), said_in, &Habits::default(), now()),
             Some(pending.clone())
         );
     }
@@ -412,7 +415,7 @@ fn what_is_said_in_one_chat_is_not_completed_in_another() {
 fn a_broken_value_is_no_half_said_entry() {
     for text in ["", "{}", r#"{"text":"午餐 100","at":"x"}"#, r#"{"text":"午餐","at":"20251129-143000"}"#]
     {
-        assert!(Pending::read(text, None, &Habits::default()).is_none(), "{text}");
+        assert!(Pending::read(text, None, &Habits::default(), now()).is_none(), "{text}");
     }
 }
 
@@ -634,7 +637,7 @@ mod any_text {
         #[test]
         fn completes_an_entry_only_by_what_one_of_two_texts_says(first in texts(), second in texts()) {
             if let Sentence::HalfSaid(pending, _) = parse(&first, now()) {
-                let stored = Pending::read(&pending.to_json(None, None), None, &Habits::default());
+                let stored = Pending::read(&pending.to_json(None, None, now()), None, &Habits::default(), now());
                 prop_assert_eq!(stored.as_ref(), Some(&pending));
                 if let Answer::Complete(note) = pending.answer(&second, &Habits::default()) {
                     check(&note, &format!("{second} {first} {second}"))?;

@@ -340,7 +340,7 @@ impl World {
             let writes = onetap_store::Batch::new().put(
                 key,
                 there.expect(key),
-                pending.to_json(None, None),
+                pending.to_json(None, None, self.now),
                 Pending::TTL,
             );
             Ok::<_, ChangeError>((writes, ()))
@@ -354,7 +354,7 @@ impl World {
         let complete = |there: &Values| {
             let stored = there.get(book.pending());
             let habits = Habits::default();
-            let pending = stored.and_then(|text| Pending::read(text, None, &habits));
+            let pending = stored.and_then(|text| Pending::read(text, None, &habits, self.now));
             let Some(Answer::Complete(note)) = pending.map(|pending| pending.answer("現金", &habits))
             else {
                 return Ok((onetap_store::Batch::new(), None));
