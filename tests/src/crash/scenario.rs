@@ -176,7 +176,7 @@ pub(super) fn masked(json: Value, ledger: Option<&Ledger>) -> Value {
                     let known = ledger.and_then(|ledger| ledger.general(text));
                     (name, known.unwrap_or_else(|| "…".to_owned()).into())
                 }
-                "owner" | "since" | "時間" | "at" | "ids" => (name, Value::from("…")),
+                "owner" | "since" | "時間" | "at" | "until" | "ids" => (name, Value::from("…")),
                 "ok" if value == "answered" || value.get("answer").is_some() => (name, "done".into()),
                 _ => (name, masked(value, ledger)),
             };
