@@ -153,7 +153,7 @@ impl<'a> Edit<'a> {
     }
 
     /// Begins with what the caller has read, perhaps in the round trip of another request, instead of a read of its own. A value
-    /// that has changed since is a conflict like any other.
+    /// that has changed since is a conflict like any other, and a key that was not read is taken for absent.
     pub fn knowing(self, known: Values) -> Edit<'a> {
         Edit { known: Some(known), ..self }
     }
@@ -253,7 +253,8 @@ impl<'a> Edit<'a> {
 
     async fn pause_after(&self, conflicts: u32) {
         // A first step that was only a guess had no rival.
-        let first = if self.guess || self.keys.is_empty() { 2 } else { 1 };
+        let is_guess = self.known.is_none() && (self.guess || self.keys.is_empty());
+        let first = if is_guess { 2 } else { 1 };
         if (first..=MAX_PAUSES).contains(&conflicts) {
             sleep(jitter(MAX_PAUSE)).await;
         }
