@@ -9,10 +9,10 @@ use crate::csv::{Cell, Csv};
 use crate::{Date, Decimal, Entry, Field, LedgerRecord, Month, Total};
 
 /// What an entry without a `分類` counts as. The chat writes the same.
-const NO_CATEGORY: &str = "其他";
+pub(crate) const NO_CATEGORY: &str = "其他";
 
 /// The `分類` of income. Every other one is spending.
-const INCOME: &str = "收入";
+pub(crate) const INCOME: &str = "收入";
 
 /// The entries of a month, folded from the records of its log. `Debug` shows only counts.
 ///

@@ -9,15 +9,14 @@ use crate::currency::{self, HOME};
 
 /// Signs between two numbers that leave open which of them is meant.
 const BETWEEN_NUMBERS: [char; 9] = ['-', '~', 'x', 'X', '*', '+', '/', '.', ','];
+/// Signs between two numbers, with blanks around them: `375 x 2`.
+const TIMES: [char; 4] = ['x', 'X', '*', '+'];
 /// Behind a number: it is about as much, and not as much.
 const ABOUT: [char; 6] = ['多', '幾', '餘', '來', '億', '兆'];
 /// Among these a run of Chinese digits is likely a number.
 const POWERS: [char; 5] = ['十', '百', '千', '萬', '万'];
 const NEGATIVE: Reason = "不可為負數";
 pub(super) const UNCLEAR: Reason = "不清楚，請只寫一個數字，並在後面加上「元」";
-
-/// Signs between two numbers, with blanks around them: `375 x 2`.
-const TIMES: [char; 4] = ['x', 'X', '*', '+'];
 
 fn is_count(c: char) -> bool {
     c.is_ascii_digit() || "兩三四五六七八九十".contains(c)
@@ -45,12 +44,12 @@ impl Scanner<'_> {
         let is_about = self.is_about(end);
         let mut value = value;
         if is_chinese {
-            // In many words a Chinese digit is no number.
+            // Many words contain a Chinese digit that is not a number.
             let has_power = len > 1 && self.text[begin..end].iter().any(|c| POWERS.contains(c));
             if suffix.is_none() && !(has_power && (is_about || self.ends_amount(end))) {
                 return None;
             }
-            // `三四百` is none either.
+            // `三四百` has no value either.
             value = value.map_err(|_| UNCLEAR);
         } else if suffix.is_none() {
             let more = self.range_after(end);
@@ -77,17 +76,16 @@ impl Scanner<'_> {
             (prefix, code) => prefix.or(code),
         };
         // `1.200` may be a thousand.
-        let point = self.text[begin..end].iter().position(|c| *c == '.');
-        let decimals = point.map_or(0, |at| count(self.text, begin + at + 1, char::is_ascii_digit));
-        let is_thousand = decimals == 3 && point.is_some_and(|at| begin + at + 4 == end);
-        let is_thousand = is_thousand && currency.is_none_or(|code| code == HOME);
+        let has_three_decimals = matches!(&self.text[begin..end], [.., '.', a, b, c]
+            if [a, b, c].iter().all(|c| c.is_ascii_digit()));
+        let is_thousand = has_three_decimals && currency.is_none_or(|code| code == HOME);
         let value = match value {
             Ok(_) if is_about || is_thousand || prefix.is_none() && self.is_unsure() => Err(UNCLEAR),
             Ok(value) if is_negative && !value.is_zero() => Err(NEGATIVE),
             value => value,
         };
         let follows_letters = self.words_before().ends_with(|c: char| c.is_ascii_alphabetic());
-        let follows_numbered = self.words_end_with("numbered");
+        let follows_numbered = self.words_end_with(&TABLES.words.numbered);
         let text = self.text[self.at..end].iter().collect();
         let number = Number { text, value, currency, follows_letters, follows_numbered };
         Some((end + suffix_len - self.at, number))
@@ -105,7 +103,7 @@ impl Scanner<'_> {
         (is_fraction && is_of).then(|| end - self.at)
     }
 
-    /// Whether 元, 塊 or another bare unit stands behind a number.
+    /// Whether a bare unit, such as 元 or 塊, follows a number.
     fn is_bare_unit(&self, end: usize) -> bool {
         let begin = end + usize::from(self.text.get(end) == Some(&' '));
         TABLES.currencies_after.longest(self.text, begin).is_some()
@@ -174,12 +172,12 @@ impl Scanner<'_> {
             Some(one) if is_of_one => counted_before(one) || self.has_count_before(),
             _ => self.has_count(),
         };
-        self.words_end_with("unsure") || (is_of_one || self.words_end_with("each")) && has_count
+        self.words_end_with(&TABLES.words.unsure)
+            || (is_of_one || self.words_end_with(&TABLES.words.each)) && has_count
     }
 
-    fn words_end_with(&self, list: &str) -> bool {
-        let (list, before) = (TABLES.words(list), self.words_before());
-        list.strip_end(before).len() < before.len() || list.whole(before).is_some()
+    fn words_end_with(&self, list: &Table) -> bool {
+        list.ends(self.words_before())
     }
 
     /// Whether the words so far say how many there were: 4人.
@@ -251,7 +249,7 @@ impl Scanner<'_> {
         self.is_boundary(at) || has_payment() || has_item() || ends_sentence()
     }
 
-    /// Whether a unit stands at `at`, perhaps after a blank: 30 分鐘, 2杯.
+    /// Whether a unit follows at `at`, perhaps after a blank: 30 分鐘, 2杯.
     fn begins_unit(&self, at: usize) -> bool {
         let gap = usize::from(self.text.get(at) == Some(&' '));
         let begin = at + gap;

@@ -39,7 +39,7 @@ const DAYS: [(&str, u16); 19] = [
     ("前日", 2),
     ("前晚", 2),
 ];
-/// Words for a time that is no single day.
+/// Words for a time of more than one day.
 const NO_SINGLE_DAY: [&str; 22] = [
     "上上週末",
     "上上週",
@@ -73,12 +73,14 @@ const TIMES_OF_DAY: [&str; 12] =
 /// `1/2個` is half of one.
 pub(super) const FRACTIONS: [char; 8] = ['個', '顆', '條', '斤', '份', '隻', '盒', '價'];
 
-fn starts_with(text: &[char], at: usize, word: &str) -> bool {
+/// Whether `word` stands at `at`.
+pub(super) fn starts_with(text: &[char], at: usize, word: &str) -> bool {
     let mut chars = text.get(at..).unwrap_or_default().iter();
     word.chars().all(|c| chars.next() == Some(&c))
 }
 
-fn any_of<'w>(text: &[char], at: usize, words: &[&'w str]) -> Option<&'w str> {
+/// The first of the words that stands at `at`.
+pub(super) fn any_of<'w>(text: &[char], at: usize, words: &[&'w str]) -> Option<&'w str> {
     words.iter().find(|word| starts_with(text, at, word)).copied()
 }
 
@@ -108,7 +110,7 @@ fn word(text: &[char], at: usize, is_start: bool, today: Date) -> Option<Day> {
     }
     let before = at.checked_sub(1).and_then(|before| text.get(before));
     if let Some(found) = weekday(text, at, today) {
-        // `每週五` is no day. Within other words it is not clear whether it is one.
+        // `每週五` does not name one day. Within other words it is not clear whether a weekday is meant.
         let is_other = before.is_some_and(|c| ['每', '隔', '一', '兩', '三'].contains(c));
         let date = if is_start { found.date } else { Err(UNCLEAR) };
         return (!is_other || is_start).then_some(Day { date, ..found });
@@ -177,10 +179,7 @@ fn of_month_or_year(text: &[char], at: usize, today: Date) -> Option<Day> {
     let word = any_of(text, at, &["這個月", "本月", "上個月", "上月", "去年", "前年", "今年"])?;
     let begin = at + word.chars().count();
     let begin = begin + usize::from(text.get(begin).is_some_and(|c| ['的', ' '].contains(c)));
-    let part =
-        |at: usize| small(text, at, 2).map(|(value, len)| (u8::try_from(value).unwrap_or(0), at + len));
-    let (first, end) = part(begin)?;
-    let ends_day = |end: usize| text.get(end).is_some_and(|c| ['日', '號', '号'].contains(c));
+    let (first, end) = part(text, begin)?;
     let (date, end) = match word {
         "去年" | "前年" | "今年" => {
             let year = today.year()
@@ -189,10 +188,10 @@ fn of_month_or_year(text: &[char], at: usize, today: Date) -> Option<Day> {
             if !is_named && text.get(end) != Some(&'/') {
                 return None;
             }
-            let (day, end) = part(end + 1)?;
-            (Date::new(year, first, day), end + usize::from(is_named && ends_day(end)))
+            let (day, end) = part(text, end + 1)?;
+            (Date::new(year, first, day), end + usize::from(is_named && ends_day(text, end)))
         }
-        _ if !ends_day(end) => return None,
+        _ if !ends_day(text, end) => return None,
         "這個月" | "本月" => (Date::new(today.year(), today.month(), first), end + 1),
         _ => {
             let last = today.days_ago(today.day().into())?;
@@ -200,6 +199,16 @@ fn of_month_or_year(text: &[char], at: usize, today: Date) -> Option<Day> {
         }
     };
     Some(Day { len: end - at, date: past(date, today) })
+}
+
+/// A month or a day at `at`, and where it ends.
+fn part(text: &[char], at: usize) -> Option<(u8, usize)> {
+    let (value, len) = small(text, at, 2)?;
+    Some((u8::try_from(value).unwrap_or(0), at + len))
+}
+
+fn ends_day(text: &[char], at: usize) -> bool {
+    text.get(at).is_some_and(|c| ['日', '號', '号'].contains(c))
 }
 
 /// A day that has been.
@@ -222,23 +231,21 @@ fn digits(text: &[char], at: usize, is_start: bool, today: Date) -> Option<Day> 
     let mut end = begin + len;
     let sign = *text.get(end)?;
     let day = |end: usize, date: Option<Date>| Some(Day { len: end - at, date: date.ok_or(NO_DAY) });
-    let part =
-        |at: usize| small(text, at, 2).map(|(value, len)| (u8::try_from(value).unwrap_or(0), at + len));
     let is_year = republic > 0 || len == 4 || len == 3 && (100..200).contains(&first);
     let year = if len == 4 && republic == 0 { first } else { first + 1911 };
     if is_year && ['/', '-', '.', '年'].contains(&sign) {
-        let (month, after) = part(end + 1)?;
+        let (month, after) = part(text, end + 1)?;
         if !['/', '-', '.', '月'].contains(text.get(after)?) {
             return None;
         }
-        let (date, mut end) = part(after + 1)?;
-        end += usize::from(text.get(end).is_some_and(|c| ['日', '號', '号'].contains(c)));
+        let (date, mut end) = part(text, after + 1)?;
+        end += usize::from(ends_day(text, end));
         return day(end, Date::new(year, month, date)).filter(|_| !is_digit(text, end));
     }
     let first = u8::try_from(first).ok().filter(|_| len <= 2 || !text[begin].is_ascii_digit())?;
     match sign {
         '/' => {
-            let (date, end) = part(end + 1)?;
+            let (date, end) = part(text, end + 1)?;
             let is_other = |c: &char| c.is_ascii_digit() || *c == '/' || FRACTIONS.contains(c);
             let gap = usize::from(text.get(end) == Some(&' '));
             let is_fraction = text.get(end + gap).is_some_and(|c| FRACTIONS.contains(c));
@@ -247,9 +254,9 @@ fn digits(text: &[char], at: usize, is_start: bool, today: Date) -> Option<Day> 
         }
         '月' => {
             let gap = usize::from(text.get(end + 1) == Some(&' '));
-            let (date, after) = part(end + 1 + gap)?;
-            let is_named = text.get(after).is_some_and(|c| ['日', '號', '号'].contains(c));
-            is_named.then(|| day(after + 1, latest(today, |year| Date::new(year, first, date))))?
+            let (date, after) = part(text, end + 1 + gap)?;
+            ends_day(text, after)
+                .then(|| day(after + 1, latest(today, |year| Date::new(year, first, date))))?
         }
         '號' | '号' | '日' => {
             let unit = TABLES.units.longest(text, end).map_or(0, |unit| unit.len);

@@ -46,7 +46,7 @@ pub(super) fn parse(text: &str, now: Moment, habits: &Habits) -> Option<Sentence
         let all = "一次只能刪除上一筆。要刪除全部的資料，請輸入「刪除我的資料」";
         return (!rest.contains("我的資料")).then(|| Sentence::EditProblem(Problem::from(all)));
     }
-    // `刪除上一筆的附註` is an edit that there is no word for.
+    // `刪除上一筆的附註` would clear a field, which the grammar does not support.
     if names_field(rest) || rest.starts_with('我') {
         return None;
     }

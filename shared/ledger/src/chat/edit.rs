@@ -194,16 +194,15 @@ fn unnamed(text: &str, now: Moment, habits: &Habits) -> Option<(Result<Patch, Pr
     let old = old.trim_matches(SEPARATORS).trim_end_matches('的');
     let new = new.trim_start_matches([':', '=', ' ']);
     let said = said(new, now, habits)?;
-    let is_fact = said.amount.is_some() || !said.payments.is_empty();
     let is_item = |text: &str| TABLES.items.whole(text).is_some();
     // `修改西裝 600` may be what was paid for.
     let verb = CHANGE[..CHANGE.len() - 1].iter().find_map(|verb| Some((*verb, text.strip_prefix(verb)?)));
     let is_long_verb = verb.is_some_and(|(verb, rest)| verb == "更正" || rest.starts_with(' '));
     let is_clear = match old.is_empty() {
         true if is_long_verb => true,
-        true => said.item.is_empty() && (is_fact || said.date.is_some()) || is_item(new),
+        true => said.item.is_empty() && (said.has_fact() || said.date.is_some()) || is_item(new),
         false => {
-            let is_value = is_fact || is_item(old) && said.date.is_some();
+            let is_value = said.has_fact() || is_item(old) && said.date.is_some();
             said.item.is_empty() && is_value || is_item(old) && is_item(new)
         }
     };
@@ -245,36 +244,29 @@ fn new_values(rest: &str, now: Moment, habits: &Habits) -> Option<Result<Patch, 
     if rest.is_empty() {
         return Some(Err(INCOMPLETE.into()));
     }
-    let Said { item, amount, currency, rate, payments, category, date, time, .. } = said(rest, now, habits)?;
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let said = said(rest, now, habits)?;
+    let payment = said.payment().map(|payment| payment.map(quoted));
+    let Said { item, amount, currency, rate, category, date, time, .. } = &said;
     // `改成 2 杯` does not say what is changed.
-    let is_count = item.starts_with(|c: char| c.is_ascii_digit()) && {
-        let unit: Vec<char> =
-            item.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').chars().collect();
-        TABLES.units.longest(&unit, 0).is_some_and(|found| found.len == unit.len())
-    };
-    if is_count {
+    let unit = item.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+    if item.starts_with(|c: char| c.is_ascii_digit()) && TABLES.units.whole(unit).is_some() {
         return Some(Err(INCOMPLETE.into()));
     }
     let mut fields: Vec<(Field, Result<String, Reason>)> = Vec::new();
     if CATEGORIES.contains(&item.as_str()) && category.is_none() {
-        fields.push((Field::Category, Ok(quoted(&item))));
-    } else if let Some(code) = currency_named(&item).filter(|_| currency.is_none() && amount.is_none()) {
+        fields.push((Field::Category, Ok(quoted(item))));
+    } else if let Some(code) = currency_named(item).filter(|_| currency.is_none() && amount.is_none()) {
         fields.push((Field::Currency, Ok(quoted(code))));
     } else if !item.is_empty() {
-        fields.push((Field::Item, Ok(quoted(&item))));
+        fields.push((Field::Item, Ok(quoted(item))));
     }
     fields.extend(date.map(|date| (Field::Date, date.map(|date| quoted(&date.to_string())))));
-    fields.extend(time.map(|time| (Field::Time, Ok(quoted(&time)))));
-    fields.extend(amount.map(|amount| (Field::Amount, amount.map(|amount| amount.as_str().to_owned()))));
+    fields.extend(time.as_deref().map(|time| (Field::Time, Ok(quoted(time)))));
+    fields.extend(amount.as_ref().map(|amount| (Field::Amount, digits(amount))));
     fields.extend(currency.map(|code| (Field::Currency, Ok(quoted(code)))));
-    fields.extend(rate.map(|rate| (Field::Rate, rate.map(|rate| rate.as_str().to_owned()))));
-    fields.extend(category.map(|name| (Field::Category, Ok(quoted(&name)))));
-    match &payments[..] {
-        [] => {}
-        [payment] => fields.push((Field::Payment, Ok(quoted(payment)))),
-        _ => fields.push((Field::Payment, Err("不只一個，請只說一個"))),
-    }
+    fields.extend(rate.as_ref().map(|rate| (Field::Rate, digits(rate))));
+    fields.extend(category.as_deref().map(|name| (Field::Category, Ok(quoted(name)))));
+    fields.extend(payment.map(|payment| (Field::Payment, payment)));
     let checked = fields.into_iter().map(|(field, json)| {
         let json = json.and_then(|json| field.check(&json));
         json.map(|json| (field, json)).map_err(|reason| problem(field, reason))
@@ -316,14 +308,12 @@ fn named(text: &str, now: Moment, habits: &Habits) -> Option<Result<Patch, Probl
             let into = || CHANGE.iter().find_map(|verb| rest.strip_prefix(verb));
             let change = strip_any(rest, &INTO).filter(|_| !rest.starts_with(SHORT_CHANGE));
             // `金額 150`: nothing else that it could mean.
-            let is_amount = || {
+            let bare = || {
                 let value = rest.trim_start_matches(['是', ':', '=', ' ']);
-                said(value, now, habits).is_some_and(|said| {
-                    let is_alone = said.item.is_empty() && said.payments.is_empty() && said.date.is_none();
-                    field == Field::Amount && said.amounts == 1 && is_alone
-                })
+                let said = said(value, now, habits).filter(|_| field == Field::Amount)?;
+                let is_alone = said.item.is_empty() && said.payments.is_empty() && said.date.is_none();
+                (said.amounts == 1 && is_alone).then_some(value)
             };
-            let bare = || is_amount().then(|| rest.trim_start_matches(['是', ':', '=', ' ']));
             (field, wrong.or(change).or_else(into).or_else(bare)?)
         }
     };
@@ -334,8 +324,7 @@ fn named(text: &str, now: Moment, habits: &Habits) -> Option<Result<Patch, Probl
 fn said_is_clear(rest: &str, now: Moment, habits: &Habits) -> bool {
     let rest = strip_last(rest).unwrap_or(rest.trim_start());
     said(rest, now, habits).is_some_and(|said| {
-        said.item.is_empty() && (said.amount.is_some() || !said.payments.is_empty())
-            || TABLES.items.whole(&said.item).is_some()
+        said.item.is_empty() && said.has_fact() || TABLES.items.whole(&said.item).is_some()
     })
 }
 
@@ -411,38 +400,41 @@ fn one_field(field: Field, json: String) -> Result<Patch, Problem> {
 
 /// The JSON for a field's new value as people write it.
 fn json(field: Field, value: &str, now: Moment, habits: &Habits) -> Result<String, Problem> {
-    let quoted = |text: &str| Ok(serde_json::Value::from(text).to_string());
     let said = || said(value, now, habits);
     let json = match field {
         Field::Amount => match said() {
-            Some(Said { item, amount: Some(amount), .. }) if item.is_empty() => {
-                amount.map(|amount| amount.as_str().to_owned())
-            }
+            Some(Said { item, amount: Some(amount), .. }) if item.is_empty() => digits(&amount),
             _ => Err("必須是數字"),
         },
         Field::Rate => {
-            let (sign, digits) = value.strip_prefix('-').map_or(("", value), |digits| ("-", digits));
-            let digits = digits.trim_end_matches(['元', '塊', '圓']);
-            Decimal::parse(&format!("{sign}{}", digits.trim())).map(|rate| rate.as_str().to_owned())
+            let (sign, number) = value.strip_prefix('-').map_or(("", value), |number| ("-", number));
+            let number = number.trim_end_matches(['元', '塊', '圓']);
+            digits(&Decimal::parse(&format!("{sign}{}", number.trim())))
         }
         Field::Date => match said().and_then(|said| said.date) {
-            Some(date) => date.and_then(|date| quoted(&date.to_string())),
-            None => quoted(value),
+            Some(date) => date.map(|date| quoted(&date.to_string())),
+            None => Ok(quoted(value)),
         },
-        Field::Time => match said().and_then(|said| said.time) {
-            Some(time) => quoted(&time),
-            None => quoted(value),
-        },
-        Field::Currency => quoted(currency_named(value).unwrap_or(value)),
-        Field::Payment => match said() {
-            Some(Said { item, payments, .. }) if item.is_empty() && payments.len() == 1 => {
-                quoted(&payments[0])
-            }
-            _ => quoted(value),
-        },
-        _ => quoted(value),
+        Field::Time => Ok(quoted(&said().and_then(|said| said.time).unwrap_or(value.to_owned()))),
+        Field::Currency => Ok(quoted(currency_named(value).unwrap_or(value))),
+        Field::Payment => {
+            let said = said().filter(|said| said.item.is_empty());
+            let named = said.as_ref().and_then(|said| said.payment()?.ok());
+            Ok(quoted(named.unwrap_or(value)))
+        }
+        _ => Ok(quoted(value)),
     };
     json.map_err(|reason| problem(field, reason))
+}
+
+/// The JSON of a text.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The JSON of a number.
+fn digits(number: &Result<Decimal, Reason>) -> Result<String, Reason> {
+    number.as_ref().map(|number| number.as_str().to_owned()).map_err(|reason| *reason)
 }
 
 /// The currency that a word means by itself: its code in any case, or what people call it.

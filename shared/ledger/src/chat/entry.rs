@@ -5,9 +5,10 @@ use super::habits::Habits;
 use super::note::Draft;
 use super::pending::{Part, Pending};
 use super::scan::{Kind, Number, Piece, scan};
-use super::tables::{INCOME, OTHER, TABLES};
+use super::tables::TABLES;
 use super::{Note, Problem, Sentence};
 use crate::currency::{HOME, example_rate};
+use crate::statement::{INCOME, NO_CATEGORY};
 use crate::texts::wrong_field;
 use crate::{Date, Decimal, Moment, Reason};
 
@@ -18,6 +19,7 @@ const MAX_BARE_ITEM_CHARS: usize = 8;
 /// Behind 我 these make another word: 我媽, 我家.
 const KIN: [char; 12] = ['媽', '爸', '家', '老', '哥', '姐', '姊', '弟', '妹', '兒', '女', '們'];
 const UNSAID: &str = "這筆我沒有記：聽起來像是問句，或是還沒花的錢。真的要記，請直接說，例如：午餐 120 現金";
+const ONLY_ONE: Reason = "不只一個，請只說一個";
 const SEVERAL: Reason = "不只一個，請在金額後加上「元」，或一筆一筆輸入";
 /// How far a bare number may be from this year and look like a year.
 const YEARS: u16 = 3;
@@ -54,15 +56,16 @@ pub(super) fn parse(text: &str, now: Moment, habits: &Habits) -> Sentence {
             _ if currency == HOME => Some(Decimal::one()),
             rate => fault.need(Part::Rate, rate.clone()),
         };
-        let payment = match said.payments.len() {
-            0 | 1 => fault.need(Part::Payment, shared.payments[n].clone().map(Ok)),
-            _ => fault.need(Part::Payment, Some(Err("不只一個，請只說一個"))),
+        let payment = match said.payment() {
+            Some(Err(reason)) => Some(Err(reason)),
+            _ => shared.payments[n].clone().map(Ok),
         };
+        let payment = fault.need(Part::Payment, payment);
         let category = shared.category.as_deref().or(said.category.as_deref());
         match (item, amount, payment, rate) {
             (Some(item), Some(amount), Some(payment), Some(rate)) if fault.is_empty() => {
                 let category = category.or_else(|| habits.category(&item)).or_else(|| TABLES.category(&item));
-                let (time, category) = (said.time.clone(), category.unwrap_or(OTHER).to_owned());
+                let (time, category) = (said.time.clone(), category.unwrap_or(NO_CATEGORY).to_owned());
                 drafts.push(Draft { date, time, item, amount, currency, rate, payment, category });
             }
             _ => faults.push((fault, said)),
@@ -89,7 +92,7 @@ pub(super) fn is_unsaid(text: &str) -> bool {
     text.contains('?')
         || text.starts_with("取消")
         || end.ends_with(['嗎', '呢'])
-        || TABLES.words("unsaid").is_in(text)
+        || TABLES.words.unsaid.is_in(text)
 }
 
 /// The parts of a text between its signs. If the text has one number, parts that are not whole belong together: `午餐，120，現金`.
@@ -98,7 +101,7 @@ fn parts(pieces: Vec<Piece>) -> Vec<Vec<Piece>> {
     for piece in pieces {
         match (&piece.kind, parts.last_mut()) {
             (Kind::Break(sign), _) => parts.push((Vec::new(), *sign)),
-            (Kind::Words(words), _) if TABLES.words("alone").whole(words).is_some() => {}
+            (Kind::Words(words), _) if TABLES.words.alone.whole(words).is_some() => {}
             (_, Some((part, _))) => part.push(piece),
             _ => {}
         }
@@ -193,7 +196,7 @@ fn without_weak_numbers(mut part: Vec<Piece>) -> Vec<Piece> {
         let is_inside = match after.map(|next| &next.kind) {
             Some(Kind::Words(words)) => {
                 let is_filler =
-                    TABLES.words("behind").whole(words).or(TABLES.words("alone").whole(words)).is_some();
+                    TABLES.words.behind.whole(words).or(TABLES.words.alone.whole(words)).is_some();
                 !is_filler && !is_known(words)
             }
             _ => false,
@@ -203,8 +206,8 @@ fn without_weak_numbers(mut part: Vec<Piece>) -> Vec<Piece> {
         (is_inside || is_of_name).then_some(is_inside)
     };
     let numbers: Vec<usize> = (0..part.len()).filter(|n| part[*n].number().is_some()).collect();
-    let all_weak = numbers.iter().all(|n| weak(&part, *n).is_some());
     let found: Vec<(usize, bool)> = numbers.iter().filter_map(|n| Some((*n, weak(&part, *n)?))).collect();
+    let all_weak = found.len() == numbers.len();
     for (n, is_inside) in found {
         let is_last = numbers.last() == Some(&n);
         match &mut part[n].kind {
@@ -260,6 +263,13 @@ pub(super) struct Said {
 }
 
 impl Said {
+    /// What a text says that has no signs between its parts; `None` if it has, or is empty.
+    pub(super) fn read(text: &str, today: Date, habits: &Habits) -> Option<Said> {
+        let pieces = scan(text, today, habits);
+        let is_one = !pieces.is_empty() && !pieces.iter().any(Piece::is_break);
+        is_one.then(|| Said::of(pieces, today))
+    }
+
     pub(super) fn of(mut group: Vec<Piece>, today: Date) -> Said {
         join_payments(&mut group);
         let mut said = Said::default();
@@ -288,7 +298,7 @@ impl Said {
                 }
                 Kind::Date(date) => {
                     let is_another = said.date.is_some_and(|other| other != date);
-                    said.date = Some(if is_another { Err("不只一個，請只說一個") } else { date });
+                    said.date = Some(if is_another { Err(ONLY_ONE) } else { date });
                 }
                 Kind::Time(time) => said.time = time,
                 Kind::Payment(name, _) if said.payments.contains(&name) => {}
@@ -305,15 +315,29 @@ impl Said {
             said.amount = Some(Err(UNCLEAR));
         }
         if said.payments.is_empty() {
-            let within = payments_within(&words);
-            let is_hint = |words: &str| TABLES.words("paid").is_in(words);
+            let rest = without_items(&words);
+            let within = payments_within(&rest);
             said.hints_payment =
-                !within.is_empty() || is_hint(&without_items(&words)) || words.contains("請客");
+                !within.is_empty() || TABLES.words.paid.is_in(&rest) || words.contains("請客");
             // `一半現金一半刷卡`
             said.payments = if within.len() > 1 { within } else { Vec::new() };
         }
         said.item = item(&words);
         said
+    }
+
+    /// The way to pay, or why it is none.
+    pub(super) fn payment(&self) -> Option<Result<&str, Reason>> {
+        match &self.payments[..] {
+            [] => None,
+            [payment] => Some(Ok(payment)),
+            _ => Some(Err(ONLY_ONE)),
+        }
+    }
+
+    /// Whether it says an amount or a way to pay.
+    pub(super) fn has_fact(&self) -> bool {
+        self.amount.is_some() || !self.payments.is_empty()
     }
 
     /// Nothing but what belongs to the other entries: a day, a way to pay.
@@ -327,9 +351,9 @@ impl Said {
     }
 }
 
-/// The ways to pay that are named within the words of an item.
+/// The ways to pay that are named within words.
 fn payments_within(words: &str) -> Vec<String> {
-    let words: Vec<char> = without_items(words).chars().collect();
+    let words: Vec<char> = words.chars().collect();
     let mut names: Vec<String> = Vec::new();
     let mut at = 0;
     while at < words.len() {
@@ -366,19 +390,19 @@ fn without_items(words: &str) -> String {
 
 /// The item that these words name, without the small words around it.
 fn item(words: &str) -> String {
+    let is_item = |text: &str| {
+        let chars: Vec<char> = text.chars().collect();
+        TABLES.items.longest(&chars, 0).is_some_and(|found| found.len > 1)
+    };
     let mut item = words.trim();
     loop {
-        let is_item = |text: &str| {
-            let chars: Vec<char> = text.chars().collect();
-            TABLES.items.longest(&chars, 0).is_some_and(|found| found.len > 1)
-        };
         // `我媽的卡` is hers.
         let is_kin = item.starts_with('我') && item.chars().nth(1).is_some_and(|c| KIN.contains(&c));
-        let shorter = if is_item(item) || is_kin { item } else { TABLES.words("before").strip_start(item) };
+        let shorter = if is_item(item) || is_kin { item } else { TABLES.words.before.strip_start(item) };
         let shorter = if TABLES.items.whole(shorter).is_some() {
             shorter
         } else {
-            TABLES.words("behind").strip_end(shorter)
+            TABLES.words.behind.strip_end(shorter)
         };
         let shorter = shorter.trim_matches(['-', '/', '+', '*', '#', '.', ' ', '、']);
         if shorter == item {
@@ -386,7 +410,7 @@ fn item(words: &str) -> String {
         }
         item = shorter;
     }
-    match TABLES.words("before").whole(item).or(TABLES.words("behind").whole(item)) {
+    match TABLES.words.before.whole(item).or(TABLES.words.behind.whole(item)) {
         Some(_) => String::new(),
         None => item.to_owned(),
     }
@@ -414,8 +438,7 @@ fn join_payments(group: &mut [Piece]) {
     let mut joined = Vec::new();
     for n in &payments {
         let before = n.checked_sub(1).map(|before| &group[before].kind);
-        let is_bought = matches!(before, Some(Kind::Words(words)) if TABLES.words("bought").whole(words).is_some()
-            || TABLES.words("bought").strip_end(words) != words.as_str());
+        let is_bought = matches!(before, Some(Kind::Words(words)) if TABLES.words.bought.ends(words));
         let is_before = number.is_some_and(|number| *n < number);
         let has_one_behind = payments.last().is_some_and(|last| number.is_some_and(|number| *last > number));
         let is_first_of_two = !has_words && payments.len() == 2 && payments[0] == *n;

@@ -65,11 +65,6 @@ impl Habits {
         usual.chain(common).take(OFFERED.len() + 1)
     }
 
-    /// The user's own name for a way to pay, if `text` is one.
-    pub(super) fn own_payment(&self, text: &str) -> Option<&str> {
-        self.own.iter().find(|own| own.eq_ignore_ascii_case(text)).map(String::as_str)
-    }
-
     /// The longest of the user's own names that the text begins with at `at`, and its length.
     pub(super) fn own_payment_at(&self, text: &[char], at: usize) -> Option<(&str, usize)> {
         let begins = |own: &&String| {
@@ -110,7 +105,8 @@ impl Habits {
     }
 
     fn name_payment(&mut self, payment: &str) {
-        let is_known = TABLES.payments.whole(payment).is_some() || self.own_payment(payment).is_some();
+        let is_own = self.own.iter().any(|own| own.eq_ignore_ascii_case(payment));
+        let is_known = is_own || TABLES.payments.whole(payment).is_some();
         // A word that means something else would be taken for a way to pay from then on.
         let is_other = TABLES.items.whole(payment).is_some() || TABLES.units.whole(payment).is_some();
         let is_name = payment.chars().count() > 1 && !payment.contains(|c: char| c.is_ascii_digit());

@@ -32,7 +32,7 @@ impl Scanner<'_> {
 
     /// The way to pay at `at` with the words around it (`用現金付的`), if a word ends behind it.
     pub(super) fn payment_at(&self, at: usize) -> Option<(usize, String)> {
-        let (before, behind) = (TABLES.words("pay_before"), TABLES.words("pay_behind"));
+        let (before, behind) = (&TABLES.words.pay_before, &TABLES.words.pay_behind);
         let plain = self.payment_ending(at, at, behind);
         plain.or_else(|| {
             let word = before.longest(self.text, at)?;

@@ -9,7 +9,6 @@ use super::entry::Said;
 use super::habits::Habits;
 use super::normal::normalize;
 use super::numbers::numeral;
-use super::scan::{Kind, scan};
 use super::tables::TABLES;
 use super::{Note, Problem, Sentence, Target, entry, parse};
 use crate::{Field, Moment, Patch};
@@ -54,6 +53,7 @@ pub struct Pending {
     text: String,
     at: Moment,
     missing: Vec<Part>,
+    is_edit: bool,
 }
 
 impl fmt::Debug for Pending {
@@ -117,7 +117,7 @@ impl Pending {
     pub(super) fn new(text: &str, at: Moment, mut missing: Vec<Part>) -> Pending {
         missing.sort_unstable();
         missing.dedup();
-        Pending { text: text.to_owned(), at, missing }
+        Pending { text: text.to_owned(), at, missing, is_edit: false }
     }
 
     /// Reads what was said in this chat from the stored value; `None` if it has none, or none that can be read. What is said in
@@ -145,7 +145,7 @@ impl Pending {
 
     /// The edit `text`, which changes the currency and lacks its rate.
     pub fn rate_of_edit(text: &str, at: Moment) -> Pending {
-        Pending::new(text, at, vec![Part::Rate])
+        Pending { is_edit: true, ..Pending::new(text, at, vec![Part::Rate]) }
     }
 
     /// The JSON that is stored if it was said in this chat, with what `stored` has of other chats.
@@ -170,8 +170,8 @@ impl Pending {
     }
 
     /// Whether it is an edit that lacks its rate.
-    pub fn is_edit(&self, habits: &Habits) -> bool {
-        matches!(parse(&self.text, self.at, habits), Sentence::Edit(..))
+    pub fn is_edit(&self) -> bool {
+        self.is_edit
     }
 
     /// What is missing, in words.
@@ -216,11 +216,7 @@ impl Pending {
         if self.missing == [Part::Rate] && is_number() {
             return Some(format!("{whole} 匯率 {text}"));
         }
-        let pieces = scan(text, self.at.date(), habits);
-        if pieces.is_empty() || pieces.iter().any(|piece| matches!(piece.kind, Kind::Break(_))) {
-            return None;
-        }
-        let said = Said::of(pieces, self.at.date());
+        let said = Said::read(text, self.at.date(), habits)?;
         let is_foreign = said.date.is_some() || said.time.is_some() || entry::is_unsaid(text);
         let is_extra = |part: Part, is_there: bool| is_there && !misses(part);
         if is_foreign
@@ -232,11 +228,7 @@ impl Pending {
             return None;
         }
         let mut item = Some(said.item.as_str()).filter(|item| !item.is_empty());
-        let mut payment = match &said.payments[..] {
-            [] => None,
-            [payment] => Some(payment.as_str()),
-            _ => return None,
-        };
+        let mut payment = said.payment().transpose().ok()?;
         if misses(Part::Payment) && payment.is_none() && item.is_some_and(may_be_payment) {
             payment = item.take();
         }
@@ -269,7 +261,7 @@ fn without_particles(text: &str) -> &str {
 
 /// Whether a text drops a half-said entry: `算了`, `取消`, `打錯了`.
 pub fn is_cancel(text: &str) -> bool {
-    TABLES.words("cancel").whole(without_particles(&normalize(text))).is_some()
+    TABLES.words.cancel.whole(without_particles(&normalize(text))).is_some()
 }
 
 /// Whether a text is a number that no rate can be: zero, less, or a sum of money.
@@ -294,14 +286,14 @@ fn may_be_payment(word: &str) -> bool {
         && !word.contains(' ')
         && !word.contains(['或', '和', '跟', '還'])
         && PAYMENT_ENDS.iter().any(|end| lower.ends_with(end))
-        && !TABLES.words("chat").is_in(word)
+        && !TABLES.words.chat.is_in(word)
 }
 
 /// Whether a text may name what was bought: it is short, and no command, no question and no chat.
 fn may_be_item(text: &str, item: &str, now: Moment) -> bool {
     let is_short = |text: &str| text.chars().count() <= MAX_ITEM_CHARS;
-    let is_chat = || TABLES.words("chat").is_in(text);
-    let is_known = || TABLES.items.has_long_word(text) && !TABLES.words("cancel").is_in(text);
+    let is_chat = || TABLES.words.chat.is_in(text);
+    let is_known = || TABLES.items.has_long_word(text) && !TABLES.words.cancel.is_in(text);
     is_short(text)
         && (!is_chat() || text.starts_with(['看', '我']) && is_known())
         && Field::ALL.iter().all(|field| !item.starts_with(field.name()))

@@ -1,6 +1,6 @@
 //! Questions: `今天花多少`, `本週`, `上個月花多少`, `9月`, `2026-09`, `飲食花了多少`, `最近紀錄`.
 
-use super::dates::day;
+use super::dates::{any_of, day};
 use super::numbers::{count, small};
 use super::tables::{CATEGORIES, TABLES};
 use crate::{Date, Moment, Month};
@@ -235,12 +235,9 @@ fn take_period(text: &mut Vec<char>, today: Date) -> Option<Period> {
     None
 }
 
+/// The length of the first of the words that stands at `at`.
 fn begins(text: &[char], at: usize, words: &[&str]) -> Option<usize> {
-    let text = &text[at..];
-    words
-        .iter()
-        .find(|word| text.iter().take(word.chars().count()).copied().eq(word.chars()))
-        .map(|word| word.chars().count())
+    any_of(text, at, words).map(|word| word.chars().count())
 }
 
 /// `本週`, `上週`, without a weekday behind it.

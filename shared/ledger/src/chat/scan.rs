@@ -1,9 +1,9 @@
 //! Reads a text from left to right into its pieces: numbers, days, ways to pay, categories, and the words between them.
 
-use super::dates::{day, time};
+use super::dates::{day, starts_with, time};
 use super::habits::Habits;
 use super::numbers::{count, numeral};
-use super::tables::{CATEGORIES, TABLES};
+use super::tables::{CATEGORIES, Match, TABLES};
 use crate::{Date, Decimal, Reason};
 
 /// A piece of a text.
@@ -99,12 +99,20 @@ impl Scanner<'_> {
         } else if BREAKS.contains(&c) {
             self.push(1, Kind::Break(c));
             self.is_glued = false;
-        } else if let Some((len, kind)) = self.marked().or_else(|| self.fact()) {
-            self.push(len, kind);
         } else {
-            let len = self.word();
-            self.words.extend(&self.text[self.at..self.at + len]);
-            self.at += len;
+            let name = TABLES.names.longest(self.text, self.at);
+            let item = TABLES.items.longest(self.text, self.at);
+            let marked = if name.is_none() { self.marked() } else { None };
+            let name = name.filter(|_| !self.is_in_number());
+            let found = marked.or_else(|| if name.is_none() { self.fact(item) } else { None });
+            match found {
+                Some((len, kind)) => self.push(len, kind),
+                None => {
+                    let len = self.word(name, item);
+                    self.words.extend(&self.text[self.at..self.at + len]);
+                    self.at += len;
+                }
+            }
         }
     }
 
@@ -139,9 +147,6 @@ impl Scanner<'_> {
                 self.at + len + count(self.text, self.at + len, is_link)
             })
         };
-        if TABLES.names.longest(self.text, self.at).is_some() {
-            return None;
-        }
         if let Some(at) = after("分類") {
             let known = CATEGORIES.iter().find(|name| self.begins_with(at, name));
             let name = known.map_or_else(|| self.chunk(at), |name| (*name).to_owned());
@@ -171,20 +176,17 @@ impl Scanner<'_> {
         None
     }
 
-    /// A day, a time, a number or a way to pay.
-    fn fact(&mut self) -> Option<(usize, Kind)> {
-        let name = TABLES.names.longest(self.text, self.at);
-        if name.is_some() && !self.is_in_number() {
-            return None;
-        }
-        let item = TABLES.items.longest(self.text, self.at).filter(|item| item.len > 1);
+    /// A day, a time, a number or a way to pay, unless the item that begins here is longer.
+    fn fact(&self, item: Option<Match>) -> Option<(usize, Kind)> {
+        let item = item.filter(|item| item.len > 1);
         let is_start = self.words.is_empty();
         // `午餐前天`, `我週五`
-        let is_item = TABLES.items.whole(&self.words).or(TABLES.words("before").whole(&self.words)).is_some();
+        let is_word = |words: &str| TABLES.items.whole(words).or(TABLES.words.before.whole(words)).is_some();
+        let is_after_word = is_start || is_word(&self.words);
         if let Some((len, time)) = time(self.text, self.at).filter(|(_, time)| is_start || time.is_none()) {
             return Some((len, Kind::Time(time)));
         }
-        if let Some(found) = day(self.text, self.at, (is_start, is_start || is_item), self.today)
+        if let Some(found) = day(self.text, self.at, (is_start, is_after_word), self.today)
             && item.is_none_or(|item| item.len <= found.len)
         {
             return Some((found.len, Kind::Date(found.date)));
@@ -202,9 +204,7 @@ impl Scanner<'_> {
     }
 
     /// How many characters belong together as words: a name, an item, letters with their digits, or one character.
-    fn word(&self) -> usize {
-        let name = TABLES.names.longest(self.text, self.at).filter(|_| !self.is_in_number());
-        let item = TABLES.items.longest(self.text, self.at);
+    fn word(&self, name: Option<Match>, item: Option<Match>) -> usize {
         if let Some(len) = self.fraction() {
             return len;
         }
@@ -222,8 +222,7 @@ impl Scanner<'_> {
     }
 
     pub(super) fn begins_with(&self, at: usize, word: &str) -> bool {
-        let mut chars = self.text.get(at..).unwrap_or_default().iter();
-        word.chars().all(|c| chars.next() == Some(&c))
+        starts_with(self.text, at, word)
     }
 
     /// The characters from `at` on to the next blank or sign.

@@ -27,53 +27,50 @@ pub(super) struct Tables {
     pub(super) items: Table,
     /// Shops, and the category of what they sell.
     shops: Table,
-    lists: HashMap<&'static str, Table>,
+    /// The small words of the grammar.
+    pub(super) words: Words,
+}
+
+/// The lists of `words.txt`, which says what each of them is for.
+#[derive(Default)]
+pub(super) struct Words {
+    pub(super) before: Table,
+    pub(super) behind: Table,
+    pub(super) alone: Table,
+    pub(super) pay_before: Table,
+    pub(super) pay_behind: Table,
+    pub(super) bought: Table,
+    pub(super) unsaid: Table,
+    pub(super) chat: Table,
+    pub(super) cancel: Table,
+    pub(super) numbered: Table,
+    pub(super) unsure: Table,
+    pub(super) each: Table,
+    pub(super) paid: Table,
 }
 
 impl Tables {
     fn read() -> Tables {
-        let banks = include_str!("../../data/banks.txt");
+        let banks = plain_lines(include_str!("../../data/banks.txt"));
+        let (cards, banks): (Vec<&str>, Vec<&str>) = banks.partition(|line| line.starts_with('/'));
         let currencies = include_str!("../../data/currencies.txt");
-        let plain = lines(currencies).filter(|(name, _)| *name == "plain");
-        let (mut anywhere, mut after) = (Table::default(), Table::default());
-        let (mut items, mut shops) = (Table::default(), Table::default());
-        for (name, words) in lines(include_str!("../../data/categories.txt")) {
-            match name.strip_suffix(" shop") {
-                Some(name) => words.for_each(|word| shops.add(word, name)),
-                None => words.for_each(|word| items.add(word, name)),
-            }
-        }
-        for (name, words) in lines(currencies).filter(|(name, _)| *name != "plain") {
-            match name.strip_suffix(" after") {
-                Some(code) => words.for_each(|word| after.add(word, code)),
-                None => words.for_each(|word| anywhere.add(word, name)),
-            }
-        }
-        let (before_card, cards): (Vec<&str>, Vec<&str>) = banks
-            .lines()
-            .filter(|line| !line.starts_with('#') && !line.is_empty())
-            .partition(|line| !line.starts_with('/'));
+        let (plain_codes, currencies): (Vec<Line>, Vec<Line>) =
+            lines(currencies).partition(|(name, _)| *name == "plain");
+        let (currencies, currencies_after) = Table::by_suffix(currencies, " after");
+        let (items, shops) = Table::by_suffix(lines(include_str!("../../data/categories.txt")), " shop");
         Tables {
             payments: Table::named(include_str!("../../data/payments.txt")),
-            banks: Table::list(&before_card.join(" ")),
-            cards: Table::list(cards.join(" ").trim_start_matches('/')),
-            units: Table::list(include_str!("../../data/units.txt")),
-            names: Table::list(include_str!("../../data/names.txt")),
-            currencies: anywhere,
-            currencies_after: after,
-            plain_codes: plain.flat_map(|(_, words)| words).collect(),
+            banks: Table::list(banks),
+            cards: Table::list(cards.into_iter().map(|line| line.trim_start_matches('/'))),
+            units: Table::list(plain_lines(include_str!("../../data/units.txt"))),
+            names: Table::list(plain_lines(include_str!("../../data/names.txt"))),
+            currencies,
+            currencies_after,
+            plain_codes: plain_codes.into_iter().flat_map(|(_, words)| words.split_whitespace()).collect(),
             items,
             shops,
-            lists: lines(include_str!("../../data/words.txt"))
-                .map(|(name, words)| (name, Table::list(&words.collect::<Vec<_>>().join(" "))))
-                .collect(),
+            words: Words::read(lines(include_str!("../../data/words.txt"))),
         }
-    }
-
-    /// A list of `words.txt`.
-    pub(super) fn words(&self, name: &str) -> &Table {
-        static NONE: LazyLock<Table> = LazyLock::new(Table::default);
-        self.lists.get(name).unwrap_or(&NONE)
     }
 
     /// The category of an item: that of the longest word in it, of two as long of the later one.
@@ -91,16 +88,38 @@ impl Tables {
 pub(super) const CATEGORIES: [&str; 11] =
     ["飲食", "交通", "居住", "娛樂", "醫療", "教育", "服飾", "日用", "通訊", "收入", "其他"];
 
-/// The category that is counted apart from spending.
-pub(super) const INCOME: &str = "收入";
+impl Words {
+    fn read(lines: impl Iterator<Item = Line>) -> Words {
+        let mut all: HashMap<&str, Table> = lines.map(|(name, words)| (name, Table::list([words]))).collect();
+        let mut take = |name| all.remove(name).unwrap_or_default();
+        Words {
+            before: take("before"),
+            behind: take("behind"),
+            alone: take("alone"),
+            pay_before: take("pay_before"),
+            pay_behind: take("pay_behind"),
+            bought: take("bought"),
+            unsaid: take("unsaid"),
+            chat: take("chat"),
+            cancel: take("cancel"),
+            numbered: take("numbered"),
+            unsure: take("unsure"),
+            each: take("each"),
+            paid: take("paid"),
+        }
+    }
+}
 
-/// The category of an item whose words are in no list.
-pub(super) const OTHER: &str = "其他";
+/// A line `name: word word` of a file.
+type Line = (&'static str, &'static str);
 
-/// The lines `name: word word` of a file, without its comments.
-fn lines(file: &'static str) -> impl Iterator<Item = (&'static str, std::str::SplitWhitespace<'static>)> {
-    let lines = file.lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.split_once(':')).map(|(name, words)| (name.trim(), words.split_whitespace()))
+fn lines(file: &'static str) -> impl Iterator<Item = Line> {
+    plain_lines(file).filter_map(|line| line.split_once(':')).map(|(name, words)| (name.trim(), words))
+}
+
+/// The lines of a file, without its comments.
+fn plain_lines(file: &'static str) -> impl Iterator<Item = &'static str> {
+    file.lines().filter(|line| !line.starts_with('#'))
 }
 
 /// Words, each with the name that it stands for. Letters match in any case, and with single spaces between them.
@@ -127,26 +146,31 @@ pub(super) struct Match {
 
 impl Table {
     /// Words that stand for themselves.
-    fn list(words: &str) -> Table {
+    fn list<'a>(lines: impl IntoIterator<Item = &'a str>) -> Table {
         let mut table = Table::default();
-        let words = words.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
-        words.for_each(|word| table.add(word, ""));
+        lines.into_iter().flat_map(str::split_whitespace).for_each(|word| table.add(word, ""));
         table
     }
 
-    /// Words that stand for the name of their line.
-    fn of(file: &'static str) -> Table {
+    /// Words that stand for the name of their line, in two tables: the second has the lines whose name ends in `suffix`.
+    fn by_suffix(lines: impl IntoIterator<Item = Line>, suffix: &str) -> (Table, Table) {
+        let (mut without, mut with) = (Table::default(), Table::default());
+        for (name, words) in lines {
+            let (table, name) = match name.strip_suffix(suffix) {
+                Some(name) => (&mut with, name),
+                None => (&mut without, name),
+            };
+            words.split_whitespace().for_each(|word| table.add(word, name));
+        }
+        (without, with)
+    }
+
+    /// Words that stand for the name of their line, which is one of them.
+    fn named(file: &'static str) -> Table {
         let mut table = Table::default();
         for (name, words) in lines(file) {
-            words.for_each(|word| table.add(word, name));
+            words.split_whitespace().chain([name]).for_each(|word| table.add(word, name));
         }
-        table
-    }
-
-    /// The same, where the name is one of the words.
-    fn named(file: &'static str) -> Table {
-        let mut table = Table::of(file);
-        lines(file).for_each(|(name, _)| table.add(name, name));
         table
     }
 
@@ -200,6 +224,11 @@ impl Table {
     pub(super) fn is_in(&self, text: &str) -> bool {
         let chars: Vec<char> = text.chars().collect();
         (0..chars.len()).any(|at| self.longest(&chars, at).is_some())
+    }
+
+    /// Whether `text` ends in one of the words, or is one.
+    pub(super) fn ends(&self, text: &str) -> bool {
+        self.strip_end(text).len() < text.len() || self.whole(text).is_some()
     }
 
     /// `text` without the words at its beginning. It is left as it is if nothing else is in it.
@@ -302,8 +331,35 @@ mod tests {
     }
 
     #[test]
+    fn every_list_of_the_small_words_has_its_field() {
+        let mut read = 0;
+        let count = lines(include_str!("../../data/words.txt")).inspect(|_| read += 1);
+        let Words {
+            before,
+            behind,
+            alone,
+            pay_before,
+            pay_behind,
+            bought,
+            unsaid,
+            chat,
+            cancel,
+            numbered,
+            unsure,
+            each,
+            paid,
+        } = Words::read(count);
+        let all = [
+            before, behind, alone, pay_before, pay_behind, bought, unsaid, chat, cancel, numbered, unsure,
+            each, paid,
+        ];
+        assert!(all.iter().all(|table| table.longest > 0));
+        assert_eq!(read, all.len(), "a list that nothing reads");
+    }
+
+    #[test]
     fn words_at_the_edges_are_cut_and_never_all_of_a_text() {
-        let (before, behind) = (TABLES.words("before"), TABLES.words("behind"));
+        let (before, behind) = (&TABLES.words.before, &TABLES.words.behind);
         assert_eq!(before.strip_start("我剛剛買了咖啡"), "咖啡");
         assert_eq!(before.strip_start("我"), "我");
         assert_eq!(behind.strip_end("午餐一共花了"), "午餐");

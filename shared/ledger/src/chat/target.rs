@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::entry::Said;
 use super::habits::Habits;
-use super::scan::{Kind, scan};
 use crate::{Date, Decimal, Entry, Field, Moment};
 
 /// What a text says of the entry that it means; nothing if it means the last transaction whatever that is. `Debug` shows none of
@@ -27,16 +26,8 @@ impl fmt::Debug for Target {
 impl Target {
     /// What a text says of it; `None` if it cannot be an entry.
     pub(super) fn read(text: &str, now: Moment, habits: &Habits) -> Option<Target> {
-        let pieces = scan(text, now.date(), habits);
-        if pieces.is_empty() || pieces.iter().any(|piece| matches!(piece.kind, Kind::Break(_))) {
-            return None;
-        }
-        let said = Said::of(pieces, now.date());
-        let payment = match &said.payments[..] {
-            [] => None,
-            [payment] => Some(payment.clone()),
-            _ => return None,
-        };
+        let said = Said::read(text, now.date(), habits)?;
+        let payment = said.payment().transpose().ok()?.map(str::to_owned);
         let target = Target {
             item: Some(said.item).filter(|item| !item.is_empty()),
             amount: said.amount.transpose().ok()?,
