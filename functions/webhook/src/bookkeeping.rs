@@ -18,9 +18,28 @@ const NOT_THIS_ONE_IN_GROUP: &str = "這不是最後記的那一筆，所以沒�
 const NOT_EDITED: &str = "好的，沒有修改。";
 /// Without an entry that could be dropped.
 const NOTHING_TO_DROP: &str = "目前沒有等待補充的記帳。要刪除剛記的那一筆，請說「刪除上一筆」。";
-
 /// To a correction while the entry that was said last is not recorded.
 const NOT_RECORDED_YET: &str = "剛才說的那筆還沒記下來。請先補上缺少的部分，或說「取消」再重新輸入。";
+
+/// The keys that the step is likely to need. What a change of the ledger is not given it takes for absent, and is then refused.
+pub(crate) fn keys(book: &Book, profile: &Key, words: &Words, now: Moment) -> Vec<Key> {
+    let (pending, profile) = (book.pending().clone(), profile.clone());
+    let of = |change: Change| attempt(words, now, change, Target::default()).keys(book);
+    // What the text means may depend on the habits, and on what was said before.
+    match &words.means {
+        Sentence::Edit(patch, _) => [of(Change::Edit(patch.clone())), vec![pending, profile]].concat(),
+        Sentence::Delete(_) => [of(Change::Delete), vec![pending, profile]].concat(),
+        Sentence::Note(note) => [of(Change::Note(note.clone())), vec![profile]].concat(),
+        Sentence::SetPayment(_) => vec![profile],
+        Sentence::NoteProblem(_) | Sentence::EditProblem(_) => vec![pending, profile],
+        // With a default it may be a whole entry, or it completes one.
+        _ => vec![book.last_transaction().clone(), book.months().clone(), pending, profile],
+    }
+}
+
+fn attempt(words: &Words, now: Moment, change: Change, this: Target) -> Attempt {
+    Attempt::new(change, None).meant_for(this).in_chat(words.chat.clone()).at(now)
+}
 
 /// A text, and where what it means is kept.
 #[derive(Debug)]
@@ -34,8 +53,6 @@ pub(crate) struct Bookkeeping {
     otherwise: Messages,
     /// What was read before.
     known: Values,
-    /// Whether the step makes its change.
-    is_made: bool,
     /// The change that the text makes. It remembers from one try to the next which entry it met first.
     attempt: Option<Attempt>,
 }
@@ -48,16 +65,8 @@ impl Bookkeeping {
         now: Moment,
         otherwise: Messages,
     ) -> Bookkeeping {
-        Bookkeeping {
-            book,
-            profile,
-            words,
-            now,
-            otherwise,
-            known: Values::default(),
-            is_made: false,
-            attempt: None,
-        }
+        let known = Values::default();
+        Bookkeeping { book, profile, words, now, otherwise, known, attempt: None }
     }
 
     /// The same, with what was read before.
@@ -65,34 +74,13 @@ impl Bookkeeping {
         Bookkeeping { known, ..self }
     }
 
-    /// The keys that the step is likely to need. What a change of the ledger is not given it takes for absent, and is then refused.
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        let (pending, profile) = (self.book.pending().clone(), self.profile.clone());
-        let of = |change: Change| self.attempt(change, Target::default()).keys(&self.book);
-        // What the text means may depend on the habits, and on what was said before.
-        match self.parse(&Habits::default()) {
-            Sentence::Edit(patch, _) => [of(Change::Edit(patch)), vec![pending, profile]].concat(),
-            Sentence::Delete(_) => [of(Change::Delete), vec![pending, profile]].concat(),
-            Sentence::Note(note) => [of(Change::Note(note)), vec![profile]].concat(),
-            Sentence::SetPayment(_) => vec![profile],
-            Sentence::NoteProblem(_) | Sentence::EditProblem(_) => vec![pending, profile],
-            // With a default it may be a whole entry, or it completes one.
-            _ => {
-                let (last, months) = (self.book.last_transaction().clone(), self.book.months().clone());
-                vec![last, months, pending, profile]
-            }
-        }
-    }
-
-    fn attempt(&self, change: Change, this: Target) -> Attempt {
-        Attempt::new(change, None).meant_for(this).in_chat(self.words.chat.clone()).at(self.now)
-    }
-
     pub(crate) fn edit(&self) -> Edit<'static> {
-        let edit = Edit::of_all(self.keys());
-        let edit = if self.known.is_empty() { edit } else { edit.knowing(self.known.clone()) };
+        let edit = match self.known.is_empty() {
+            true => Edit::of_all(keys(&self.book, &self.profile, &self.words, self.now)),
+            false => Edit::default().knowing(self.known.clone()),
+        };
         // A note gets a new id on every retry, so it is not idempotent. The other changes are.
-        match self.parse(&Habits::default()) {
+        match self.words.means {
             Sentence::SetPayment(_) => edit.idempotent(),
             // It may complete what was said before, which is an entry.
             Sentence::Edit(..) | Sentence::Delete(_) if self.has_no_pending() => edit.idempotent(),
@@ -105,16 +93,13 @@ impl Bookkeeping {
         self.known.knows(self.book.pending()) && self.known.get(self.book.pending()).is_none()
     }
 
-    fn parse(&self, habits: &Habits) -> Sentence {
-        chat::parse(&self.words.text, self.words.at, habits)
-    }
-
     /// The writes over what is there, and the answer if they are applied.
     pub(crate) fn step(&mut self, there: &Values) -> (Batch, Messages) {
         let profile = Profile::read(there.get(&self.profile));
         // A group is not shown how its members pay and what they call things.
         let general = Habits::default();
         let habits = if self.words.chat.is_some() { &general } else { profile.habits() };
+        let sentence = chat::parse(&self.words.text, self.words.at, habits);
         let stored = there.get(self.book.pending()).map(str::to_owned);
         let chat = self.words.chat.clone();
         let pending =
@@ -126,27 +111,24 @@ impl Bookkeeping {
                 Some(others) => batch.put(&key, Expect::Is(stored.clone()), others, Pending::TTL),
                 None => batch.delete(&key, stored.clone()),
             };
-            let is_last = pending.at() >= self.last_written(there);
+            let is_last = self.last_written(there).is_none_or(|last| pending.at() >= last);
             match pending.answer(&self.words.text, habits) {
                 Answer::Complete(note) => {
-                    let (writes, answer) =
-                        self.change(Change::Note(note), Target::default(), there, &profile);
-                    return (if self.is_made { drop(writes) } else { writes }, answer);
+                    return self.change(Change::Note(note), Target::default(), there, &profile, drop);
                 }
                 Answer::Edit(patch, this) => {
-                    let (writes, answer) = self.change(Change::Edit(patch), this, there, &profile);
-                    return (if self.is_made { drop(writes) } else { writes }, answer);
+                    return self.change(Change::Edit(patch), this, there, &profile, drop);
                 }
                 Answer::Asks(pending, problem) => return self.ask(&pending, problem, there, habits),
                 // `刪除`, after another entry was recorded, deletes that.
-                Answer::Cancelled if !is_last && matches!(self.parse(habits), Sentence::Delete(_)) => {}
-                Answer::Cancelled if pending.is_edit(habits) => {
+                Answer::Cancelled if !is_last && matches!(sentence, Sentence::Delete(_)) => {}
+                Answer::Cancelled if pending.is_edit() => {
                     return (drop(Batch::new()), replies::text(NOT_EDITED));
                 }
                 Answer::Cancelled => return (drop(Batch::new()), replies::text(DROPPED)),
-                Answer::Other if is_last && !pending.is_edit(habits) => {
+                Answer::Other if is_last && !pending.is_edit() => {
                     // What was said last is not recorded yet: a correction of the last transaction would hit another one.
-                    match self.parse(habits) {
+                    match &sentence {
                         Sentence::Delete(this) if this.is_any() => {
                             return (drop(Batch::new()), replies::text(DROPPED));
                         }
@@ -167,10 +149,11 @@ impl Bookkeeping {
             }
         }
         let nothing = |text: String| (Batch::new(), replies::text(text));
-        match self.parse(habits) {
-            Sentence::Note(note) => self.change(Change::Note(note), Target::default(), there, &profile),
-            Sentence::Edit(patch, this) => self.change(Change::Edit(patch), this, there, &profile),
-            Sentence::Delete(this) => self.change(Change::Delete, this, there, &profile),
+        let mut change = |change, this| self.change(change, this, there, &profile, |writes| writes);
+        match sentence {
+            Sentence::Note(note) => change(Change::Note(note), Target::default()),
+            Sentence::Edit(patch, this) => change(Change::Edit(patch), this),
+            Sentence::Delete(this) => change(Change::Delete, this),
             Sentence::HalfSaid(pending, Problem(question)) => {
                 let question = match replaced {
                     Some(text) => format!("（剛才的「{text}」先不記。）\n{question}"),
@@ -193,20 +176,20 @@ impl Bookkeeping {
         }
     }
 
-    /// When the last transaction was written, by its id; long ago if there is none.
-    fn last_written(&self, there: &Values) -> Moment {
-        let last = there.get(self.book.last_transaction()).and_then(Entry::read);
-        let at = last.and_then(|entry| Moment::parse_id(entry.id()));
-        at.or_else(|| Moment::from_unix(0)).unwrap_or(self.words.at)
+    /// When the last transaction was written, by its id.
+    fn last_written(&self, there: &Values) -> Option<Moment> {
+        let last = there.get(self.book.last_transaction()).and_then(Entry::read)?;
+        Moment::parse_id(last.id())
     }
 
-    /// A change of the ledger, and what is remembered of it.
+    /// A change of the ledger, and what is remembered of it. If it is made, `and` adds to its writes.
     fn change(
         &mut self,
         change: Change,
         this: Target,
         there: &Values,
         profile: &Profile,
+        and: impl FnOnce(Batch) -> Batch,
     ) -> (Batch, Messages) {
         // Each try reads the text again: what it means may depend on what is there.
         let is_same = |attempt: &Attempt| match (attempt.change(), &change) {
@@ -215,19 +198,14 @@ impl Bookkeeping {
         };
         let mut attempt = match self.attempt.take().filter(is_same) {
             Some(attempt) => attempt,
-            None => self.attempt(change, this),
+            None => self::attempt(&self.words, self.now, change, this),
         };
         let made = attempt.write(&self.book, there);
-        self.is_made = made.is_ok();
-        if let (Err(ChangeError::Invalid(invalid)), Change::Edit(patch)) = (&made, attempt.change())
+        if let (Err(failure @ ChangeError::Invalid(invalid)), Change::Edit(patch)) = (&made, attempt.change())
             && patch.currency_without_rate(invalid).is_some()
         {
             let pending = Pending::rate_of_edit(&self.words.text, self.words.at);
-            let problem = Problem(texts::chat_failure(
-                &ChangeError::Invalid(invalid.clone()),
-                attempt.change(),
-                self.book.life(),
-            ));
+            let problem = Problem(texts::chat_failure(failure, attempt.change(), self.book.life()));
             return self.ask(&pending, problem, there, profile.habits());
         }
         let answer = match (&made, attempt.change()) {
@@ -251,7 +229,7 @@ impl Bookkeeping {
                     (Change::Edit(patch), Some(edited)) => habits.after_edit(patch, edited),
                     _ => {}
                 }
-                self.remember(writes, profile, habits, there)
+                and(self.remember(writes, profile, habits, there))
             }
             // What was taken for absent must be: otherwise the next try knows better.
             (Err(_), _) => {
@@ -302,10 +280,10 @@ impl Bookkeeping {
 
 /// What a text is answered where the store is down: nothing is kept then.
 pub(crate) fn without_store(words: &Words, otherwise: &Messages) -> Option<Messages> {
-    match chat::parse(&words.text, words.at, &Habits::default()) {
+    match &words.means {
         Sentence::HalfSaid(_, Problem(text))
         | Sentence::EditProblem(Problem(text))
-        | Sentence::NoteProblem(Problem(text)) => Some(replies::text(text)),
+        | Sentence::NoteProblem(Problem(text)) => Some(replies::text(text.as_str())),
         // A way to pay is the answer to a question that only the store knows.
         Sentence::Other if !chat::is_payment(&words.text) && !chat::is_cancel(&words.text) => {
             Some(otherwise.clone())

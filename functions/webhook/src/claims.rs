@@ -11,10 +11,9 @@ use onetap_store::lease::{Acquire, AcquireOutcome};
 use onetap_store::{Answers, Error, Key, Lease, Read, Round, Ticket, Values};
 use serde::{Deserialize, Serialize};
 
-use crate::bookkeeping::Bookkeeping;
+use crate::bookkeeping;
 use crate::look_up::book;
 use crate::plan::Plan;
-use crate::replies;
 use crate::session::Session;
 use crate::user_edit::profile_key;
 
@@ -136,9 +135,8 @@ fn readers(session: &Session<'_>, events: &[Planned<'_>]) -> Vec<Vec<Key>> {
         let profile = profile_key(user).ok().filter(|_| is_first)?;
         match &planned.plan {
             Plan::Saved(_) | Plan::Recent => Some(vec![profile]),
-            Plan::Ledger(words, say) => {
-                let (book, otherwise) = (book(session, user).ok()?, replies::say(say));
-                Some(Bookkeeping::new(book, profile, words.clone(), session.now, otherwise).keys())
+            Plan::Ledger(words, _) => {
+                Some(bookkeeping::keys(&book(session, user).ok()?, &profile, words, session.now))
             }
             _ => None,
         }

@@ -82,14 +82,12 @@ async fn answer_and_edit(
         Plan::Ledger(words, say) => {
             let answer = replies::say(say);
             let without_store = without_store(words, &answer).or_else(busy);
-            let bookkeeping = user.filter(|_| session.store_is_up()).and_then(|user| {
+            let edit = user.filter(|_| session.store_is_up()).and_then(|user| {
                 let (book, profile) = (book(session, user).ok()?, profile_key(user).ok()?);
-                Some(
-                    Bookkeeping::new(book, profile, words.clone(), session.now, answer)
-                        .knowing(known.clone()),
-                )
+                let bookkeeping = Bookkeeping::new(book, profile, words.clone(), session.now, answer);
+                Some(UserEdit::Ledger(Box::new(bookkeeping.knowing(known.clone()))))
             });
-            (without_store, bookkeeping.map(|bookkeeping| UserEdit::Ledger(Box::new(bookkeeping))))
+            (without_store, edit)
         }
         Plan::Recall(question) => match user.and_then(|user| book(session, user).ok()) {
             Some(book) => (recall(session, &book, question).await.ok().or_else(busy), None),

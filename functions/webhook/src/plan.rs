@@ -103,6 +103,8 @@ pub enum Plan {
 pub struct Words {
     /// The text.
     pub text: String,
+    /// What it means to the ledger of a user without habits.
+    pub means: Sentence,
     /// When it was said.
     pub at: Moment,
     /// In which group or room: a hash of its id. `None` in a chat with the bot alone.
@@ -138,7 +140,7 @@ pub enum Say {
     OnlyTaiwan,
     /// The text is not understood.
     NotUnderstood,
-    /// A group is not shown where somebody lives or works.
+    /// In a group a forecast needs the name of a place: the group must not see where a user lives or works.
     NamePlaceInAGroup,
     /// What can be said.
     Help,
@@ -268,13 +270,15 @@ fn words(text: &str, source: &Source, now: Moment) -> Plan {
         let ask = |user: &String| Say::ConfirmErasure(button_data(user, now));
         return Plan::Say(source.user_id.as_ref().map_or(Say::UnknownUser, ask));
     }
-    let ledger = |say| Plan::Ledger(Words { text: text.to_owned(), at: now, chat: chat_hash(source) }, say);
+    let ledger = |means, say| {
+        Plan::Ledger(Words { text: text.to_owned(), means, at: now, chat: chat_hash(source) }, say)
+    };
     match chat::parse(text, now, &Habits::default()) {
         // A ledger is not read aloud in a group.
         Sentence::Recall(_) if source.chat != Chat::User => return Plan::Say(Say::NotInAGroup),
         Sentence::Recall(recall) => return Plan::Recall(recall),
         Sentence::Other => {}
-        _ => return ledger(Say::Help),
+        means => return ledger(means, Say::Help),
     }
     let search = search(text);
     match search.found {
@@ -293,15 +297,16 @@ fn words(text: &str, source: &Source, now: Moment) -> Plan {
         Found::Nothing => match small_talk::answer(text) {
             Some(answer) => Plan::Say(Say::Kind(answer)),
             // It may name what is missing in an entry.
-            None if text.chars().count() <= MAX_ANSWER_CHARS => {
-                ledger(if is_like_a_place(text) { Say::NoPlaceHelp } else { Say::NotUnderstood })
-            }
+            None if text.chars().count() <= MAX_ANSWER_CHARS => ledger(
+                Sentence::Other,
+                if is_like_a_place(text) { Say::NoPlaceHelp } else { Say::NotUnderstood },
+            ),
             None => Plan::Say(Say::NotUnderstood),
         },
     }
 }
 
-/// Whether a text that is no place ends like one.
+/// Whether a text that is not a known place ends like one.
 fn is_like_a_place(text: &str) -> bool {
     is_place_text(text) && text.ends_with(['縣', '市', '鄉', '鎮', '區', '村', '里', '島', '都', '州', '府'])
 }

@@ -40,6 +40,12 @@ impl Replied {
             Replied::NotTaken | Replied::Unknown => Ended::Failed,
         }
     }
+
+    /// The same of an answer that says "wait" or "try again" and that nothing keeps. If LINE may have taken it, the event must not
+    /// come again: the redelivery would do what the answer denies.
+    pub(crate) fn of_kept_nowhere(self) -> Replied {
+        if self == Replied::Unknown { Replied::Final } else { self }
+    }
 }
 
 /// Sends the reply, and sends it again if LINE may not have taken it and there is time. A reply token is good for one reply, so
@@ -49,17 +55,19 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
     let Some(token) = event.reply_token.as_deref() else { return Replied::Accepted };
     let mut replied = Replied::NotTaken;
     for sends in 0..MAX_SENDS {
-        let end = if sends > 0 { session.deadline - RESERVE } else { session.deadline };
-        if sends > 0 && Instant::now() + PAUSE + MIN_TIME > end {
-            return replied;
-        } else if sends > 0 {
+        let mut end = session.deadline;
+        if sends > 0 {
+            end -= RESERVE;
+            if Instant::now() + PAUSE + MIN_TIME > end {
+                break;
+            }
             sleep(PAUSE).await;
         }
         let now = Instant::now();
         if now >= session.deadline {
             counter!("line_reply_total", "outcome" => "out_of_time").increment(1);
             tracing::error!(outcome = "out_of_time", "reply");
-            return replied;
+            break;
         }
         let deadline = (now + session.webhook.config.times.reply).min(end);
         let may_have_arrived = replied == Replied::Unknown;
@@ -68,10 +76,7 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
             Outcome::InvalidToken if may_have_arrived => Replied::Accepted,
             Outcome::ServerError | Outcome::Unreachable { maybe_sent: true } => Replied::Unknown,
             Outcome::RateLimited | Outcome::Unauthorized | Outcome::Unreachable { .. } => {
-                match may_have_arrived {
-                    true => return Replied::Unknown,
-                    false => Replied::NotTaken,
-                }
+                if may_have_arrived { Replied::Unknown } else { Replied::NotTaken }
             }
             // `InvalidToken`, `BadRequest`
             _ => Replied::Final,

@@ -40,11 +40,8 @@ pub(crate) async fn handle_event(session: &Session<'_>, begun: Begun<'_>) -> End
         (EventClaim::Done(_), _) => Ended::Duplicate.into(),
         (EventClaim::Ours(run), LockOutcome::Busy(message)) => {
             let message = message.into();
-            let replied = match reply(session, event, &message).await {
-                // Nothing keeps the answer: the redelivery would do what the user was told to wait for.
-                Replied::Unknown if run.is_none() => Replied::Final,
-                replied => replied,
-            };
+            let replied = reply(session, event, &message).await;
+            let replied = if run.is_none() { replied.of_kept_nowhere() } else { replied };
             let ended = replied.ended();
             let record = run.map(|run| MarkerWrite::after(run, replied, message));
             finish(session, event, ended, LastWrites { record, ..LastWrites::default() }).await;
@@ -92,11 +89,8 @@ async fn work(
         not_written => {
             let (ended, record) = match answer {
                 Some(answer) => {
-                    let replied = match reply(session, event, &answer).await {
-                        // The user may have been told to say it again: the redelivery must not write it.
-                        Replied::Unknown if not_written.is_some() => Replied::Final,
-                        replied => replied,
-                    };
+                    let replied = reply(session, event, &answer).await;
+                    let replied = if not_written.is_some() { replied.of_kept_nowhere() } else { replied };
                     (replied.ended(), run.map(|run| MarkerWrite::after(run, replied, answer)))
                 }
                 // No reply: the redelivered event can write it.
@@ -195,11 +189,8 @@ async fn reply_to_failed_write(
         (Plan::Unfollow, _) => Ended::Failed,
         (plan, answer) => {
             let answer = answer.filter(|_| matches!(plan, Plan::Ledger(..)));
-            match reply(session, event, &answer.unwrap_or_else(|| replies::text(replies::BUSY))).await {
-                // The user may have been told to say it again: the redelivery must not write it.
-                Replied::Unknown => Ended::Handled,
-                replied => replied.ended(),
-            }
+            let answer = answer.unwrap_or_else(|| replies::text(replies::BUSY));
+            reply(session, event, &answer).await.of_kept_nowhere().ended()
         }
     }
 }
