@@ -1,4 +1,4 @@
-//! The examples of `docs/chat.md` are true: each row of its tables is a dialogue with the whole function.
+//! The examples of `docs/chat.md` and of the front page are true: each is a dialogue with the whole function.
 
 use crate::support;
 
@@ -49,24 +49,22 @@ fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-fn event(user: &str, words: &str, is_group: bool, at: Moment) -> Value {
+fn event(user: &str, words: &str, is_group: bool) -> Value {
     let words = words.replace(LINE_BREAK, "\n");
-    let mut event = match words.strip_prefix('@') {
+    match words.strip_prefix('@') {
         Some(words) if is_group => mentioning(user, words.split_once(' ').map_or("", |(_, words)| words)),
         _ if is_group => in_group(text(user, &words)),
         _ => text(user, &words),
-    };
-    event["timestamp"] = (at.unix() * 1000).into();
-    event
+    }
 }
 
 /// What is wrong with a row; nothing if it is true.
 async fn fault(bot: &Bot, row: &Row<'_>) -> Option<String> {
     // A dialogue has one time, so that no midnight comes between its messages.
-    let (user, at) = (user(), Moment::now());
+    let (user, now) = (user(), Moment::now());
     let mut said = String::new();
     for message in &row.messages {
-        assert_eq!(bot.deliver(&[event(&user, message, row.is_group, at)]).await, 200);
+        assert_eq!(bot.deliver(&[at(now, event(&user, message, row.is_group))]).await, 200);
         said = bot.said().join("\n");
     }
     let is_silent = row.replies.is_empty();
@@ -92,4 +90,17 @@ async fn every_example_of_the_chat_guide_is_true() {
         faults.extend(fault(&bot, row).await);
     }
     assert!(faults.is_empty(), "{} of {} rows are wrong:\n{}", faults.len(), rows.len(), faults.join("\n"));
+}
+
+/// The front page's dialogue: a line after `> ` is said, and the lines after it are the whole answer.
+#[tokio::test]
+async fn the_front_pages_dialogue_is_what_the_bot_answers() {
+    let page = include_str!("../../../../README.md");
+    let dialogue = page.split("```text\n> ").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
+    let (bot, user, now) = (Bot::new(memory()), user(), Moment::now());
+    for turn in dialogue.split("\n> ") {
+        let (said, answer) = turn.split_once('\n').unwrap();
+        assert_eq!(bot.deliver(&[at(now, text(&user, said))]).await, 200);
+        assert_eq!(bot.said(), [answer], "{said}");
+    }
 }

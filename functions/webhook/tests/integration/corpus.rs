@@ -33,14 +33,12 @@ enum Message {
 }
 
 impl Message {
-    fn event(&self, user: &str, at: Moment) -> Value {
-        let mut event = match self {
+    fn event(&self, user: &str) -> Value {
+        match self {
             Message::Alone(words) => text(user, words),
             Message::InGroup { g } => in_group(text(user, g)),
             Message::Mentioned { m } => mentioning(user, m),
-        };
-        event["timestamp"] = (at.unix() * 1000).into();
-        event
+        }
     }
 
     fn words(&self) -> String {
@@ -108,14 +106,14 @@ async fn fault(bot: &Bot, case: &Case) -> Option<String> {
     let mut transcript = String::new();
     // One message a second, all of them on one day.
     let later = |seconds: i64| Moment::from_unix(Moment::now().unix() + seconds).unwrap();
-    let at = if later(0).date() == later(60).date() { later(0) } else { later(60) };
+    let first = if later(0).date() == later(60).date() { later(0) } else { later(60) };
     for (n, message) in (0..).zip(&case.say) {
-        let at = Moment::from_unix(at.unix() + n).unwrap();
-        assert_eq!(bot.deliver(&[message.event(&user, at)]).await, 200);
+        let time = Moment::from_unix(first.unix() + n).unwrap();
+        assert_eq!(bot.deliver(&[at(time, message.event(&user))]).await, 200);
         said = bot.said().join("\n");
         let _ = write!(transcript, "\n    > {}\n    {}", message.words(), said.replace('\n', "\n    "));
     }
-    let today = at.date();
+    let today = first.date();
     let entries = ledger(bot, &user).await;
     let mut faults = Vec::new();
     if let Some(books) = &case.books {

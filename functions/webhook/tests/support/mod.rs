@@ -229,6 +229,12 @@ pub fn event(user: &str, more: Value) -> Value {
     event
 }
 
+/// The event, as it happened at this time.
+pub fn at(at: Moment, mut event: Value) -> Value {
+    event["timestamp"] = (at.unix() * 1000).into();
+    event
+}
+
 /// The same event, as LINE sends it again.
 pub fn redelivered(event: &Value) -> Value {
     let mut again = event.clone();
