@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
+use onetap_bot::{Ended, Ending};
 use onetap_line::signature::sign;
 use onetap_store::lease::unique_token;
 use onetap_weather::ForecastOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
-use webhook::{Ended, Ending};
 
 use crate::bounded_map::BoundedMap;
 use crate::clock::now_ms;
@@ -176,8 +176,9 @@ impl Runner {
             DeliveredEvent {
                 id: event["webhookEventId"].clone(),
                 r#type: event["type"].clone(),
-                path: path(outcome.map(|ending| ending.ended)),
-                forecast: outcome.and_then(|ending| ending.forecast).map(ForecastOutcome::label),
+                path: path(outcome.as_ref().map(|ending| ending.ended)),
+                forecast: outcome
+                    .and_then(|ending| Some(ending.extensions.get::<ForecastOutcome>()?.label())),
             }
         });
         Delivered {
@@ -187,6 +188,11 @@ impl Runner {
             id,
         }
     }
+}
+
+/// How the look-up of an event's forecast ended, if there was one.
+pub(crate) fn forecast(ending: &Ending) -> Option<&'static str> {
+    ending.extensions.get().map(|outcome: &ForecastOutcome| outcome.label())
 }
 
 /// The path that an event took. There is no outcome if the whole delivery was refused.

@@ -9,6 +9,7 @@
 
 mod admission;
 pub mod arguments;
+mod bot;
 mod bounded_map;
 mod channel;
 pub mod client;
@@ -37,7 +38,8 @@ mod view;
 mod weather;
 
 pub use admission::MAX_REQUESTS;
+pub use bot::OwnBot;
 pub use environment::Generated;
 pub use outage_store::OutageStore;
-pub use program::main;
+pub use program::{main, main_with};
 pub use start::{Local, StartError};

@@ -32,9 +32,8 @@ struct Recipient {
 }
 
 impl Line {
-    /// `lock` is the webhook's: a reply with its message is one to an event that found the lock held.
-    pub(crate) fn new(api: MessagingApi, view: Arc<View>, lock: Option<&webhook::Lock>) -> Line {
-        let busy = lock.map(|lock| lock.message.as_text().to_owned());
+    /// A reply with the text `busy` is one to an event that found the lock held.
+    pub(crate) fn new(api: MessagingApi, view: Arc<View>, busy: Option<String>) -> Line {
         let recipients = Arc::new(Mutex::new(BoundedMap::<Recipient>::new(MAX_TOKENS)));
         let by_token = Arc::clone(&recipients);
         api.observe(move |taken| {

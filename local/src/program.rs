@@ -6,11 +6,16 @@ use std::process::ExitCode;
 use onetap_config::Variables;
 
 use crate::arguments::{Command, HELP, Options};
-use crate::{Local, demo};
+use crate::{Local, OwnBot, demo};
 
 /// Runs the program. The exit code is 0 after a stop or a demo without mistakes, 1 if it cannot start or the demo finds
 /// a mistake, 2 for wrong arguments.
 pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
+    main_with(arguments, None).await
+}
+
+/// The same, where the phone talks to a bot of your own.
+pub async fn main_with(arguments: impl IntoIterator<Item = String>, own_bot: Option<OwnBot>) -> ExitCode {
     let options = match Command::parse(arguments) {
         Ok(Command::Run(options)) => options,
         Ok(Command::Help) => {
@@ -22,8 +27,12 @@ pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if options.demo && own_bot.is_some() {
+        eprintln!("--demo tells the story of the bundle's own bot");
+        return ExitCode::from(2);
+    }
     onetap_telemetry::init_terminal(options.demo);
-    match run(&options).await {
+    match run(&options, own_bot).await {
         Ok(code) => code,
         Err(error) => {
             eprintln!("{error}");
@@ -32,9 +41,9 @@ pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     }
 }
 
-async fn run(options: &Options) -> Result<ExitCode, crate::StartError> {
+async fn run(options: &Options, own_bot: Option<OwnBot>) -> Result<ExitCode, crate::StartError> {
     let interrupted = interruption();
-    let local = Local::start(options, &Variables::from_env()).await?;
+    let local = Local::start_with(options, &Variables::from_env(), own_bot).await?;
     let url = local.url();
     let code = if options.demo {
         tokio::select! {

@@ -9,14 +9,15 @@ use http::Uri;
 use job_events::JobEvents;
 use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::MessagingApi;
-use onetap_store::{Backend, Batch, Commit, Error, Expect, Key, Store, Ttl};
+use onetap_store::{Backend, Batch, Commit, Error, Key, Store, Values};
 use onetap_weather::places::by_name;
 use queue_consumer::QueueConsumer;
 use tokio_util::sync::CancellationToken;
 use webhook::Webhook;
-use webhook::plan::Saved;
-use webhook::profile::{Profile, ProfileChange};
+use webhook::profile::{PROFILE, Profile, ProfileChange};
+use webhook::weather::Saved;
 
+use crate::bot::{AnyWebhook, Opened, OwnBot};
 use crate::crashing_store::CrashingStore;
 use crate::deliver::Deliveries;
 use crate::job_plan::JobPlan;
@@ -37,7 +38,9 @@ const SAVED_PLACES: [(Saved, &str); 2] = [(Saved::Home, "新北市永和區"), (
 pub(crate) struct Runner {
     pub(crate) address: SocketAddr,
     pub(crate) backend: &'static str,
-    pub(crate) webhook: Webhook,
+    pub(crate) webhook: Box<dyn AnyWebhook>,
+    /// Whether that is the webhook of a bot of the caller's own.
+    pub(crate) has_own_bot: bool,
     pub(crate) edit: EditLastTransaction,
     pub(crate) job_events: JobEvents,
     pub(crate) line: Line,
@@ -68,6 +71,7 @@ impl Runner {
         times: webhook::Times,
         address: SocketAddr,
         api: MessagingApi,
+        own_bot: Option<OwnBot>,
         shutdown: CancellationToken,
     ) -> Result<(Runner, QueueConsumer), ConfigError> {
         let store_config = onetap_store::Config::from_variables(variables)?
@@ -84,7 +88,20 @@ impl Runner {
         let outage = Arc::new(OutageStore::new(Arc::new(observed)));
         let store = || Arc::clone(&outage) as Arc<dyn Store>;
 
-        let webhook_config = webhook::Config { times, ..webhook::Config::from_variables(variables)? };
+        let webhook_config = webhook::Config::from_variables(variables)?.with_times(times);
+        let has_own_bot = own_bot.is_some();
+        let channel = webhook_config.bot.channels.first().map(|channel| channel.line.clone());
+        let channel = channel.ok_or_else(|| ConfigError::not_set("LINE_CHANNEL_SECRET"))?;
+        let last_transaction_ttl = webhook_config.ledger.last_transaction;
+        let lock_ttl = webhook_config.bot.lock.as_ref().map(|lock| lock.ttl);
+        let Opened { webhook, busy } = match own_bot {
+            Some(own) => own.open(store(), variables, &http, webhook_config.bot)?,
+            None => {
+                let webhook = Webhook::new(store(), Arc::clone(&weather.forecasts), &http, webhook_config)?;
+                let busy = webhook.busy_reply().and_then(|message| Some(message.as_text().to_owned()));
+                Opened { webhook: Box::new(webhook), busy }
+            }
+        };
         let edit_config = edit_last_transaction::Config::from_variables(variables)?;
         let job_events_config = job_events::Config::from_variables(variables)?;
         let bus_config = onetap_bus::Config::from_variables(variables)?;
@@ -94,14 +111,15 @@ impl Runner {
         let runner = Runner {
             address,
             backend,
-            line: Line::new(api, Arc::clone(&view), webhook_config.lock.as_ref()),
-            line_secrets: webhook_config.line.secrets.clone(),
-            line_token: webhook_config.line.token.clone(),
+            line: Line::new(api, Arc::clone(&view), busy),
+            line_secrets: channel.secrets.clone(),
+            line_token: channel.token.clone(),
             edit_token: edit_config.tokens.first().cloned().unwrap_or_else(|| Secret::new("")),
             job_secret: job_events_config.secrets.first().cloned().unwrap_or_else(|| Secret::new("")),
-            last_transaction_ttl: webhook_config.ledger.last_transaction,
-            lock_ttl: webhook_config.lock.as_ref().map(|lock| lock.ttl),
-            webhook: Webhook::new(store(), Arc::clone(&weather.forecasts), &http, webhook_config)?,
+            last_transaction_ttl,
+            lock_ttl,
+            webhook,
+            has_own_bot,
             edit: EditLastTransaction::new(store(), edit_config),
             job_events: JobEvents::new(store(), job_events_config),
             webhook_uri: format!("http://{address}/line/webhook").parse().map_err(invalid_port)?,
@@ -122,18 +140,27 @@ impl Runner {
         self.view.set(|settings| settings.weather = self.weather.setting())
     }
 
-    /// Gives each of the two users a home and an office, unless the user has a profile. This is the first store call:
-    /// it fails if the store cannot be reached.
-    pub(crate) async fn create_profiles(&self) -> Result<(), Error> {
+    /// Makes the first store call, which fails if the store cannot be reached. The bundle's bot has two users, each with a home and
+    /// an office.
+    pub(crate) async fn begin(&self) -> Result<(), Error> {
+        match self.has_own_bot {
+            true => self.store.get(&Key::new("user:onetap-local")?).await.map(drop),
+            false => self.create_profiles().await,
+        }
+    }
+
+    /// Gives each of the two users a home and an office, unless the user has a profile.
+    async fn create_profiles(&self) -> Result<(), Error> {
         let profile = SAVED_PLACES
             .iter()
             .filter_map(|(saved, name)| Some((*saved, by_name(name)?)))
-            .fold(Profile::read(None), |profile, (saved, place)| {
+            .fold(Profile::default(), |profile, (saved, place)| {
                 profile.with(&ProfileChange::Save(saved, place))
             });
         for user in USERS {
             let key = Key::new(format!("user:{user}:profile"))?;
-            let batch = Batch::new().put(&key, Expect::Absent, profile.to_json(), Ttl::Forever);
+            let known = Values::from_iter([(key.clone(), None)]);
+            let batch = PROFILE.write(Batch::new(), &key, &known, &profile);
             match self.store.commit(&batch).await? {
                 Commit::Applied(_) => {}
                 // The profile of an earlier run stays, with what its user has changed since.

@@ -15,17 +15,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use job_events::Body;
+use onetap_bot::Endings;
 use onetap_store::lease::unique_token;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use webhook::Endings;
 
 use crate::admission::{Admission, too_many_requests};
 use crate::channel;
 use crate::control;
-use crate::deliver::DELIVERY_HEADER;
+use crate::deliver::{DELIVERY_HEADER, forecast};
 use crate::page::FILES;
 use crate::response::{Refusal, json_response, whole_response};
 use crate::runner::Runner;
@@ -178,7 +178,7 @@ async fn webhook(runner: &Runner, request: Request<Bytes>) -> Response<Body> {
     let mut response = runner.webhook.handle(request).await;
     let endings: Option<Endings> = response.extensions_mut().remove();
     let Endings(endings) = endings.unwrap_or_default();
-    let forecasts: Vec<_> = endings.iter().map(|ending| Some(ending.forecast?.label())).collect();
+    let forecasts: Vec<_> = endings.iter().map(forecast).collect();
     runner.view.looked_up(&delivery, &forecasts);
     runner.show_weather();
     if let Some(delivery) = own {

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Options;
+use crate::bot::OwnBot;
 use crate::environment::{Environment, Generated};
 use crate::runner::Runner;
 use crate::{demo, live, server};
@@ -77,6 +78,15 @@ impl Local {
     /// Starts the functions that `variables` describe, on a loopback port. Secrets that are required and unset are
     /// generated.
     pub async fn start(options: &Options, variables: &Variables<'_>) -> Result<Local, StartError> {
+        Local::start_with(options, variables, None).await
+    }
+
+    /// The same, where the phone talks to a bot of your own.
+    pub async fn start_with(
+        options: &Options,
+        variables: &Variables<'_>,
+        own_bot: Option<OwnBot>,
+    ) -> Result<Local, StartError> {
         let listener = listen(options.port.unwrap_or(if options.demo { 0 } else { DEFAULT_PORT })).await?;
         let address = listener.local_addr().map_err(|error| StartError::Port(0, error))?;
         let origin = format!("http://{address}");
@@ -88,9 +98,9 @@ impl Local {
         let shutdown = CancellationToken::new();
         let times = if options.demo { demo::TIMES } else { options.times };
         let (runner, consumer) =
-            Runner::build(&environment.variables(), times, address, api, shutdown.clone())?;
+            Runner::build(&environment.variables(), times, address, api, own_bot, shutdown.clone())?;
         let generated = environment.into_generated();
-        runner.create_profiles().await.map_err(|error| StartError::Store(runner.backend, error))?;
+        runner.begin().await.map_err(|error| StartError::Store(runner.backend, error))?;
 
         let runner = Arc::new(runner);
         let (queue, store) = (Arc::clone(&runner.queue), Arc::clone(&runner.consumer_store));

@@ -166,5 +166,5 @@ impl Running {
 pub fn patient_config(variables: &Variables<'_>) -> webhook::Config {
     let minute = Duration::from_secs(60);
     let times = webhook::Times { delivery: 3 * minute, forecast: minute, reply: minute };
-    webhook::Config { times, ..webhook::Config::from_variables(variables).unwrap() }
+    webhook::Config::from_variables(variables).unwrap().with_times(times)
 }

@@ -433,7 +433,8 @@ fn delivery(words: &str, id: &str) -> serde_json::Value {
 /// The same user confirms an erasure.
 fn confirmed_erasure() -> serde_json::Value {
     let mut delivery = delivery("", "PLANTED-erasure");
-    let data = webhook::confirmation::button_data("U-PLANTED-user", onetap_ledger::Moment::now());
+    let data =
+        webhook::bookkeeping::confirmation::button_data("U-PLANTED-user", onetap_ledger::Moment::now());
     delivery["events"][0]["type"] = "postback".into();
     delivery["events"][0]["postback"] = json!({ "data": data });
     delivery

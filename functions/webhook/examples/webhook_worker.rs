@@ -18,9 +18,9 @@ use webhook::{Config, Times, Webhook};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let variables = Variables::from_env();
-    let mut config = Config::from_variables(&variables)?;
     let minute = Duration::from_secs(60);
-    config.times = Times { delivery: 3 * minute, forecast: minute, reply: minute };
+    let times = Times { delivery: 3 * minute, forecast: minute, reply: minute };
+    let config = Config::from_variables(&variables)?.with_times(times);
     let (store, http) =
         (open(&onetap_store::Config::from_variables(&variables)?)?, onetap_http::Client::new());
     let weather = Arc::new(onetap_weather::Config::from_variables(&variables)?.open(&http));

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use onetap_bot::{Change, Context, Messages, State};
 use onetap_ledger::chat::Habits;
-use onetap_store::Ttl;
+use onetap_store::{Batch, Edit, Ttl};
 use onetap_weather::Place;
 use onetap_weather::places::by_name;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::plan::Saved;
+use crate::weather::Saved;
 
 /// The number of recent places that are kept.
 const MAX_RECENT: usize = 5;
@@ -18,8 +19,13 @@ const MAX_RECENT: usize = 5;
 /// to it in a group after that.
 const TTL_AFTER_UNFOLLOW: Duration = Duration::from_secs(30 * 86_400);
 
+/// The profile of a user, in whatever chat. What cannot be read is as good as none: it holds nothing that the user could not say
+/// again.
+pub const PROFILE: State<Profile> =
+    State::new("profile", Ttl::Forever).ttl_by(Profile::ttl).per_user().lenient();
+
 /// A profile, as JSON under `user:{user_id}:profile`. `Debug` shows nothing of it.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     home: Option<String>,
@@ -55,6 +61,20 @@ fn lenient_habits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Habits, 
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile {
+            home: None,
+            office: None,
+            recent: Vec::new(),
+            active: true,
+            since: None,
+            habits: Habits::default(),
+            more: Map::new(),
+        }
+    }
+}
+
 impl fmt::Debug for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Profile(…)")
@@ -77,20 +97,6 @@ pub enum ProfileChange {
 }
 
 impl Profile {
-    /// The profile that is there. What cannot be read is as good as none: it holds nothing that the user could not
-    /// say again.
-    pub fn read(there: Option<&str>) -> Profile {
-        there
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or(Profile { active: true, ..Profile::default() })
-    }
-
-    /// As it is kept.
-    pub fn to_json(&self) -> String {
-        // Texts and a flag always serialize.
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
     /// How long it is kept: as long as its user is here, and a while longer.
     pub fn ttl(&self) -> Ttl {
         if self.active { Ttl::Forever } else { Ttl::Of(TTL_AFTER_UNFOLLOW) }
@@ -146,4 +152,26 @@ impl Profile {
             (self.active, self.since) = (active, Some(at));
         }
     }
+}
+
+/// The change of the user's profile by `changes`, and the messages that are right once it is made; `None` if LINE does not name the
+/// user.
+pub(crate) fn change(
+    context: &Context<'_>,
+    changes: Vec<ProfileChange>,
+    messages: Option<Messages>,
+) -> Option<Change> {
+    let key = PROFILE.key(context.incoming())?;
+    let change = Change::new(Edit::of(&key), move |there| {
+        // Without a profile, an unfollow writes nothing.
+        let is_needless =
+            there.get(&key).is_none() && matches!(changes.as_slice(), [ProfileChange::Deactivate(_)]);
+        let profile = changes.iter().fold(PROFILE.read(there.get(&key))?, Profile::with);
+        let writes = match is_needless {
+            true => Batch::new(),
+            false => PROFILE.write(Batch::new(), &key, there, &profile),
+        };
+        Ok((writes, messages.clone()))
+    });
+    Some(change.repeatable())
 }

@@ -74,7 +74,7 @@ impl Scenario {
     pub(super) fn with_id(&self, id: &str) -> Scenario {
         let text = |text: &String| text.replace("{id}", id);
         let now = Moment::now();
-        let erasure = webhook::confirmation::button_data(&format!("U{id}"), now);
+        let erasure = webhook::bookkeeping::confirmation::button_data(&format!("U{id}"), now);
         let request = |request: &Request| {
             let json = serde_json::to_string(request).unwrap().replace("{id}", id);
             let json = json.replace("{erasure}", &erasure);

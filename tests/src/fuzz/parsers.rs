@@ -138,7 +138,7 @@ pub fn chat_sentence(bytes: &[u8]) {
                 is_redelivery: false,
                 timestamp: None,
             };
-            let _ = webhook::plan::plan(&event, now);
+            let _ = webhook::ask::ask(&onetap_bot::Incoming::new(&event, now.unix() * 1000));
         }
     }
 }

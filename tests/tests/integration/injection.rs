@@ -147,7 +147,7 @@ fn event(deed: &Value, n: usize, source: Value, id: &str) -> Value {
     if event["postback"]["data"] == CONFIRMED_ERASURE {
         let user = event["source"]["userId"].as_str().unwrap_or_default();
         event["postback"]["data"] =
-            webhook::confirmation::button_data(user, onetap_ledger::Moment::now()).into();
+            webhook::bookkeeping::confirmation::button_data(user, onetap_ledger::Moment::now()).into();
     }
     event
 }

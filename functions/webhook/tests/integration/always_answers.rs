@@ -110,7 +110,7 @@ fn build(variables: &HashMap<&str, &str>, store: Arc<dyn Store>, times: Times) -
     let variables = Variables::from_lookup(|name| variables.get(name).map(|value| (*value).to_owned()));
     let http = onetap_http::Client::new();
     let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
-    let config = Config { times, ..Config::from_variables(&variables).unwrap() };
+    let config = Config::from_variables(&variables).unwrap().with_times(times);
     Webhook::new(store, Arc::new(weather), &http, config).unwrap().with_clock(clock)
 }
 

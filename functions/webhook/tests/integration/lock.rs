@@ -359,7 +359,7 @@ fn a_cooldown_or_a_message_that_cannot_be_meant_stops_the_start() {
     }
     // A template leaves unset what it has no value for.
     for name in [message, min_hold] {
-        let lock = read(name, "").unwrap().lock.unwrap();
-        assert_eq!((lock.message.as_text(), lock.min_hold), (PROCESSING, Duration::ZERO));
+        let lock = read(name, "").unwrap().bot.lock.unwrap();
+        assert_eq!((lock.message, lock.min_hold), (None, Duration::ZERO), "the message is the bot's own");
     }
 }

@@ -2,79 +2,107 @@
 
 use crate::support;
 
-use onetap_ledger::Moment;
+use onetap_bot::Incoming;
 use onetap_ledger::chat::{self, Habits, Recall, Sentence};
-use onetap_line::WebhookBody;
 use onetap_line::webhook::Event;
+use onetap_line::{Messages, WebhookBody};
 use serde_json::{Value, json};
 use support::*;
 use webhook::Scope;
-use webhook::plan::{Plan, Saved, Say, happened_at, plan};
+use webhook::ask::{Ask, Say, ask};
+use webhook::bookkeeping::Ask as Books;
+use webhook::weather::{Ask as Weather, Saved};
 
 fn parse(event: Value) -> Event {
     let body = json!({"events": [event]}).to_string();
     WebhookBody::parse(body.as_bytes()).unwrap().events.remove(0)
 }
 
-/// A plan in a word.
-fn word(plan: &Plan) -> String {
+/// What is asked for, in a word.
+fn word(ask: Option<&Ask>) -> String {
+    match ask {
+        None => "ignore".into(),
+        Some(Ask::Weather(ask)) => weather(ask),
+        Some(Ask::Bookkeeping(ask)) => books(ask),
+        Some(Ask::Follow) => "follow".into(),
+        Some(Ask::Unfollow) => "unfollow".into(),
+        Some(Ask::Say(say)) => match say {
+            Say::Other => "other".into(),
+            Say::UnknownAction => "unknown".into(),
+            Say::Help => "help".into(),
+            Say::Greeting => "greeting".into(),
+            Say::Kind(_) => "a kind word".into(),
+        },
+    }
+}
+
+fn weather(ask: &Weather) -> String {
     let of = |saved: &Saved| saved.name().to_owned();
-    match plan {
-        Plan::Ignore => "ignore".into(),
-        Plan::Forecast(place) => place.name(),
-        Plan::Saved(saved) => format!("forecast of {}", of(saved)),
-        Plan::Recent => "recent".into(),
-        Plan::Save(saved, place) => format!("{} = {}", of(saved), place.name()),
-        Plan::Ledger(words, say) => match chat::parse(&words.text, words.at, &Habits::default()) {
+    match ask {
+        Weather::Forecast(place) => place.name(),
+        Weather::Saved(saved) => format!("forecast of {}", of(saved)),
+        Weather::Recent => "recent".into(),
+        Weather::Save(saved, place) => format!("{} = {}", of(saved), place.name()),
+        Weather::Location => "ask location".into(),
+        Weather::Settings => "settings".into(),
+        Weather::Choose(places, None) => format!("choose {}", places.len()),
+        Weather::Choose(places, Some(saved)) => format!("choose {} for {}", places.len(), of(saved)),
+        Weather::NoSuchPlace => "no such place".into(),
+        Weather::NoPlaceHelp => "no place, and help".into(),
+        Weather::NotUnderstood => "not understood".into(),
+        Weather::SaveWhich(saved) => format!("save which {}", of(saved)),
+        Weather::OnlyTaiwan => "only taiwan".into(),
+        Weather::NamePlaceInAGroup => "name a place".into(),
+    }
+}
+
+fn books(ask: &Books) -> String {
+    match ask {
+        Books::Words(words, otherwise) => match chat::parse(&words.text, words.at, &Habits::default()) {
             Sentence::Delete(_) => "delete".into(),
             Sentence::Edit(..) => "edit".into(),
             Sentence::Note(_) => "note".into(),
             Sentence::HalfSaid(..) => "half-said".into(),
             Sentence::SetPayment(_) => "way to pay".into(),
             Sentence::EditProblem(_) | Sentence::NoteProblem(_) => "ledger says".into(),
-            _ => format!("an answer, or {}", word(&Plan::Say(say.clone()))),
+            _ => format!("an answer, or {}", said(otherwise)),
         },
-        Plan::Recall(Recall::Recent) => "recent entries".into(),
-        Plan::Recall(Recall::Month(month)) => format!("sums of {month}"),
-        Plan::Recall(Recall::Days { first, last, of, .. }) => {
-            format!(
-                "sums of {first} to {last}{}",
-                of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default()
-            )
+        Books::Nothing(messages) => said(messages).into(),
+        Books::Recall(Recall::Recent) => "recent entries".into(),
+        Books::Recall(Recall::Month(month)) => format!("sums of {month}"),
+        Books::Recall(Recall::Days { first, last, of, .. }) => {
+            let of = of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();
+            format!("sums of {first} to {last}{of}")
         }
-        Plan::Erase => "erase".into(),
-        Plan::Follow => "follow".into(),
-        Plan::Unfollow => "unfollow".into(),
-        Plan::Say(say) => match say {
-            Say::AskLocation => "ask location".into(),
-            Say::Settings => "settings".into(),
-            Say::Other => "other".into(),
-            Say::UnknownAction => "unknown".into(),
-            Say::Choose(places, None) => format!("choose {}", places.len()),
-            Say::Choose(places, Some(saved)) => format!("choose {} for {}", places.len(), of(saved)),
-            Say::NoSuchPlace => "no such place".into(),
-            Say::NoPlaceHelp => "no place, and help".into(),
-            Say::SaveWhich(saved) => format!("save which {}", of(saved)),
-            Say::OnlyTaiwan => "only taiwan".into(),
-            Say::Help => "help".into(),
-            Say::NotUnderstood => "not understood".into(),
-            Say::NamePlaceInAGroup => "name a place".into(),
-            Say::Greeting => "greeting".into(),
-            Say::NotInAGroup => "not in a group".into(),
-            Say::ConfirmErasure(_) => "erase?".into(),
-            Say::ErasureNotConfirmed => "not confirmed".into(),
-            Say::UnknownUser => "unknown user".into(),
-            Say::Kind(_) => "a kind word".into(),
-        },
+        Books::Erase => "erase".into(),
+        Books::NotInAGroup => "not in a group".into(),
+        Books::ConfirmErasure(_) => "erase?".into(),
+        Books::ErasureNotConfirmed => "not confirmed".into(),
+        Books::UnknownUser => "unknown user".into(),
+    }
+}
+
+/// What the messages say, in a word.
+fn said(messages: &Messages) -> &'static str {
+    let json = serde_json::to_string(messages).unwrap();
+    match () {
+        () if json.contains("找不到這個地點") && json.contains("您可以這樣使用") => {
+            "no place, and help"
+        }
+        () if json.contains("您可以這樣使用") => "help",
+        () if json.contains("我沒聽懂") => "not understood",
+        () => panic!("{json}"),
     }
 }
 
 fn check(event: Value, expected: &str, selective: bool, all: bool) {
     let event = parse(event);
-    let planned = plan(&event, Moment::from_unix(1_700_000_000).unwrap());
-    assert_eq!(word(&planned), expected, "{event:?}");
-    assert_eq!(Scope::Selective.locks(&event, &planned), selective, "{expected}, selective");
-    assert_eq!(Scope::All.locks(&event, &planned), all, "{expected}, all");
+    let asked = ask(&Incoming::new(&event, 1_700_000_000_000));
+    let locks = |scope| asked.as_ref().is_some_and(|ask| ask.locks(&event, scope));
+    assert_eq!(word(asked.as_ref()), expected, "{event:?}");
+    assert_eq!(locks(Scope::Selective), selective, "{expected}, selective");
+    // What asks for nothing is never claimed, nor locked.
+    assert_eq!(locks(Scope::All), all && asked.is_some(), "{expected}, all");
 }
 
 #[test]
@@ -260,16 +288,25 @@ fn other_events_do_what_they_should_and_take_no_lock() {
     check(in_group(event("U1", json!({"type": "leave"}))), "ignore", false, false);
     check(event("U1", json!({"type": "message", "message": {"type": "sticker"}})), "ignore", false, false);
     check(event("U1", json!({"type": "videoPlayComplete"})), "ignore", false, false);
-    let planet = json!({"type": "follow", "source": {"type": "planet", "userId": "U1"}});
-    check(event("U1", planet), "ignore", false, false);
-    check(event("U1", json!({"type": "follow", "source": {}})), "ignore", false, false);
+}
+
+#[tokio::test]
+async fn an_event_of_an_unknown_kind_of_chat_is_skipped() {
+    let bot = Bot::new(memory());
+    for source in [json!({"type": "planet", "userId": "U1"}), json!({})] {
+        assert_eq!(bot.deliver(&[event("U1", json!({"type": "follow", "source": source}))]).await, 200);
+        assert_eq!(bot.said(), [] as [&str; 0]);
+    }
 }
 
 #[test]
 fn an_event_happened_at_its_timestamp_unless_that_cannot_be_true() {
     const NOW: i64 = 1_800_000_000;
     let (minute, day) = (60, 24 * 3600);
-    let at = |timestamp: Value| happened_at(&parse(event("U1", json!({"timestamp": timestamp}))), NOW);
+    let at = |timestamp: Value| {
+        let event = parse(event("U1", json!({"timestamp": timestamp})));
+        Incoming::new(&event, NOW * 1000).at_ms.div_euclid(1000)
+    };
     for believed in [0, -1, -10 * minute, -7 * day, 5 * minute] {
         assert_eq!(at(json!((NOW + believed) * 1000)), NOW + believed);
     }

@@ -172,7 +172,7 @@ fn build(
     ]);
     known.extend(more.iter().copied());
     let variables = Variables::from_lookup(|name| known.get(name).map(|v| (*v).to_owned()));
-    let config = Config { times, ..Config::from_variables(&variables).unwrap() };
+    let config = Config::from_variables(&variables).unwrap().with_times(times);
     let keep = onetap_weather::Config::from_variables(&variables).unwrap().keep;
     let weather = Forecasts::new(weather, None, keep);
     Webhook::new(store, Arc::new(weather), &onetap_http::Client::new(), config).unwrap()
@@ -279,7 +279,7 @@ pub fn mentioning(user: &str, words: &str) -> Value {
 
 /// The event of a tap that confirms an erasure, a moment after it was asked for.
 pub fn confirmed_erasure(user: &str) -> Value {
-    tap(user, &webhook::confirmation::button_data(user, Moment::now()))
+    tap(user, &webhook::bookkeeping::confirmation::button_data(user, Moment::now()))
 }
 
 pub fn memory() -> Arc<dyn Store> {

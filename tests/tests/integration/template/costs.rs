@@ -56,7 +56,7 @@ fn taps(n: usize) -> Value {
 /// The `n`th event confirms an erasure, a moment after it was asked for.
 pub(super) fn confirms_erasure(n: usize) -> Value {
     let now = onetap_ledger::Moment::now();
-    let data = webhook::confirmation::button_data(USER, now);
+    let data = webhook::bookkeeping::confirmation::button_data(USER, now);
     let what = json!({"type": "postback", "timestamp": now.unix() * 1000, "postback": {"data": data}});
     event(n, USER, &what)
 }

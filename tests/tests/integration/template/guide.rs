@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use onetap_ledger::Moment;
 use onetap_line::WebhookBody;
 use onetap_tests::functions::root;
 use serde_json::{Value, json};
-use webhook::plan::{Plan, Say, plan};
+use webhook::ask::{Ask, Say, ask};
 
 use super::document::Template;
 
@@ -51,13 +50,13 @@ fn every_parameter_and_output_that_the_guide_names_is_there() {
     }
 }
 
-fn understood(data: &str) -> Plan {
+fn understood(data: &str) -> Ask {
     let event = json!({
         "type": "postback", "mode": "active", "webhookEventId": "01", "replyToken": "token", "timestamp": 0,
         "source": { "type": "user", "userId": "U1" }, "postback": { "data": data },
     });
     let delivery = WebhookBody::parse(json!({ "events": [event] }).to_string().as_bytes()).unwrap();
-    plan(&delivery.events[0], Moment::from_unix(1_700_000_000).unwrap())
+    ask(&onetap_bot::Incoming::new(&delivery.events[0], 1_700_000_000_000)).unwrap()
 }
 
 #[test]
@@ -68,11 +67,11 @@ fn every_button_of_the_rich_menu_does_something_else() {
     for area in menu["areas"].as_array().unwrap() {
         assert_eq!(area["action"]["type"], "postback");
         let plan = understood(area["action"]["data"].as_str().unwrap());
-        assert!(!matches!(plan, Plan::Say(Say::UnknownAction) | Plan::Ignore), "{area}");
+        assert!(!matches!(plan, Ask::Say(Say::UnknownAction)), "{area}");
         plans.insert(format!("{plan:?}"));
     }
     assert_eq!(plans.len(), 6);
-    assert!(matches!(understood("action=nothing"), Plan::Say(Say::UnknownAction)));
+    assert!(matches!(understood("action=nothing"), Ask::Say(Say::UnknownAction)));
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn no_delivery_outlives_its_lock_or_its_claim() {
             variables.get(name).cloned().or(own)
         };
         let config = webhook::Config::from_variables(&Variables::from_lookup(lookup)).unwrap();
+        let config = config.bot;
         let lock = config.lock.expect("there is a lock by default");
         assert!(timeout <= lock.ttl.as_secs(), "a timeout of {timeout} s, a lock of {seconds} s");
         assert!(

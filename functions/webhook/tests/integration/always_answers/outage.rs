@@ -79,7 +79,7 @@ impl Bot {
             let config = Config::from_variables(&Variables::from_lookup(lookup)).unwrap();
             let fallback = fallback.map(|fallback| fallback.clone() as Arc<dyn Provider>);
             let weather = Forecasts::new(provider.clone(), fallback, ForecastAges::default());
-            let config = Config { times: PATIENT, ..config };
+            let config = config.with_times(PATIENT);
             Webhook::new(store.clone(), Arc::new(weather), &onetap_http::Client::new(), config)
                 .unwrap()
                 .with_clock(clock)

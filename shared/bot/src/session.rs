@@ -1,34 +1,67 @@
 //! The store and the time of one delivery. After one failure of the store the delivery goes on without it; only a write whose
 //! reply was lost is looked up.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_trait::async_trait;
-use onetap_ledger::Moment;
+use onetap_idem::Idempotency;
+use onetap_line::Client;
 use onetap_store::{
-    Answers, Batch, Commit, Error, ErrorKind, Key, Log, Position, Record, Round, Store, edit, forward,
-    read_to_end,
+    Answers, Batch, Commit, Error, ErrorKind, Key, Log, Position, Record, Round, Store, async_trait, edit,
+    forward, read_to_end,
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::Webhook;
+use crate::Config;
+
+/// What all deliveries share.
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) idem: Idempotency,
+    pub(crate) config: Config,
+    /// In the order of the configuration's channels.
+    pub(crate) clients: Vec<Client>,
+    pub(crate) now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("store", &self.store)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
 
 /// What all events of a delivery share.
 pub(crate) struct Session<'a> {
-    pub(crate) webhook: &'a Webhook,
-    pub(crate) now: Moment,
+    pub(crate) engine: &'a Engine,
+    /// The channel that the delivery came to, by its number.
+    channel: usize,
+    pub(crate) now_ms: i64,
     pub(crate) deadline: Instant,
     store_is_up: AtomicBool,
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(webhook: &'a Webhook, deadline: Instant) -> Session<'a> {
-        Session { webhook, now: (webhook.clock)(), deadline, store_is_up: AtomicBool::new(true) }
+    pub(crate) fn new(engine: &'a Engine, channel: usize, deadline: Instant) -> Session<'a> {
+        Session { engine, channel, now_ms: (engine.now_ms)(), deadline, store_is_up: AtomicBool::new(true) }
+    }
+
+    /// The client of the delivery's channel.
+    pub(crate) fn line(&self) -> &'a Client {
+        &self.engine.clients[self.channel]
+    }
+
+    /// The id of the delivery's channel, if there are several.
+    pub(crate) fn channel(&self) -> Option<&'a str> {
+        self.engine.config.channels[self.channel].destination.as_deref()
     }
 
     /// The deadline of everything that comes before a reply, which needs its own time.
     pub(crate) fn before_reply(&self) -> Instant {
-        self.deadline - self.webhook.config.times.reply
+        self.deadline - self.engine.config.times.reply
     }
 
     pub(crate) fn store_is_up(&self) -> bool {
@@ -54,19 +87,13 @@ impl<'a> Session<'a> {
     /// The store, for an edit: it makes no call once another event of the delivery has seen it fail. A failure of the edit's
     /// own is for the edit: it looks up what a lost reply may have written.
     pub(crate) fn store(&self) -> WhileUp<'_> {
-        WhileUp { store: &*self.webhook.store, is_up: &self.store_is_up }
+        WhileUp { store: &*self.engine.store, is_up: &self.store_is_up }
     }
 
     /// The values of `keys`, in their order.
     pub(crate) async fn get_all(&self, keys: &[Key]) -> Result<Vec<Option<String>>, Error> {
         let answer = timeout_at(self.before_reply(), self.store().get_all(keys)).await;
         answer.unwrap_or_else(|_| Err(late())).inspect_err(|error| self.note_failure(error))
-    }
-
-    /// The value of `key`.
-    pub(crate) async fn get(&self, key: &Key) -> Result<Option<String>, Error> {
-        let values = self.get_all(std::slice::from_ref(key)).await?;
-        Ok(values.into_iter().next().flatten())
     }
 
     /// All records of `log`.
@@ -81,7 +108,7 @@ impl<'a> Session<'a> {
         if !self.store_is_up() {
             return round.fail(&late());
         }
-        let answers = timeout_at(self.deadline, round.send(&*self.webhook.store)).await;
+        let answers = timeout_at(self.deadline, round.send(&*self.engine.store)).await;
         let answers = answers.unwrap_or_else(|_| round.fail(&late()));
         answers.errors().for_each(|error| self.note_failure(error));
         answers

@@ -69,7 +69,7 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
             tracing::error!(outcome = "out_of_time", "reply");
             break;
         }
-        let deadline = (now + session.webhook.config.times.reply).min(end);
+        let deadline = (now + session.engine.config.times.reply).min(end);
         let may_have_arrived = replied == Replied::Unknown;
         replied = match send(session, token, messages, deadline).await {
             Outcome::Sent => Replied::Accepted,
@@ -90,7 +90,7 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
 
 /// Sends the reply once.
 async fn send(session: &Session<'_>, token: &str, messages: &Messages, deadline: Instant) -> Outcome {
-    let reply = session.webhook.line.reply(token, messages, deadline).await;
+    let reply = session.line().reply(token, messages, deadline).await;
     let (outcome, request_id) = (reply.outcome.label(), reply.request_id);
     counter!("line_reply_total", "outcome" => outcome).increment(1);
     match reply.outcome {

@@ -1,12 +1,13 @@
 //! What a text means to a user's ledger: a pure step from what is kept to what is written and answered.
 
+use onetap_bot::Change as BotChange;
 use onetap_ledger::chat::{self, Answer, Habits, Pending, Problem, Sentence, Target};
 use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Moment, texts};
 use onetap_line::{Action, Message, Messages};
 use onetap_store::{Batch, Edit, Expect, Key, Values};
 
-use crate::plan::Words;
-use crate::profile::Profile;
+use super::Words;
+use crate::profile::{PROFILE, Profile};
 use crate::replies;
 
 /// After a half-said entry was dropped.
@@ -22,7 +23,7 @@ const NOTHING_TO_DROP: &str = "目前沒有等待補充的記帳。要刪除剛�
 const NOT_RECORDED_YET: &str = "剛才說的那筆還沒記下來。請先補上缺少的部分，或說「取消」再重新輸入。";
 
 /// The keys that the step is likely to need. What a change of the ledger is not given it takes for absent, and is then refused.
-pub(crate) fn keys(book: &Book, profile: &Key, words: &Words, now: Moment) -> Vec<Key> {
+pub(super) fn keys(book: &Book, profile: &Key, words: &Words, now: Moment) -> Vec<Key> {
     let (pending, profile) = (book.pending().clone(), profile.clone());
     let of = |change: Change| attempt(words, now, change, Target::default()).keys(book);
     // What the text means may depend on the habits, and on what was said before.
@@ -43,7 +44,7 @@ fn attempt(words: &Words, now: Moment, change: Change, this: Target) -> Attempt 
 
 /// A text, and where what it means is kept.
 #[derive(Debug)]
-pub(crate) struct Bookkeeping {
+pub(super) struct Bookkeeping {
     book: Book,
     profile: Key,
     words: Words,
@@ -58,7 +59,7 @@ pub(crate) struct Bookkeeping {
 }
 
 impl Bookkeeping {
-    pub(crate) fn new(
+    pub(super) fn new(
         book: Book,
         profile: Key,
         words: Words,
@@ -70,11 +71,19 @@ impl Bookkeeping {
     }
 
     /// The same, with what was read before.
-    pub(crate) fn knowing(self, known: Values) -> Bookkeeping {
+    pub(super) fn knowing(self, known: Values) -> Bookkeeping {
         Bookkeeping { known, ..self }
     }
 
-    pub(crate) fn edit(&self) -> Edit<'static> {
+    /// As a change of a bot.
+    pub(super) fn into_change(mut self) -> BotChange {
+        BotChange::new(self.edit(), move |there| {
+            let (writes, answer) = self.step(there);
+            Ok((writes, Some(answer)))
+        })
+    }
+
+    fn edit(&self) -> Edit<'static> {
         let edit = match self.known.is_empty() {
             true => Edit::of_all(keys(&self.book, &self.profile, &self.words, self.now)),
             false => Edit::default().knowing(self.known.clone()),
@@ -94,8 +103,8 @@ impl Bookkeeping {
     }
 
     /// The writes over what is there, and the answer if they are applied.
-    pub(crate) fn step(&mut self, there: &Values) -> (Batch, Messages) {
-        let profile = Profile::read(there.get(&self.profile));
+    fn step(&mut self, there: &Values) -> (Batch, Messages) {
+        let profile = PROFILE.read(there.get(&self.profile)).unwrap_or_default();
         // A group is not shown how its members pay and what they call things.
         let general = Habits::default();
         let habits = if self.words.chat.is_some() { &general } else { profile.habits() };
@@ -246,8 +255,7 @@ impl Bookkeeping {
         if habits == *profile.habits() {
             return writes;
         }
-        let profile = profile.clone().with_habits(habits);
-        writes.put(&self.profile, there.expect(&self.profile), profile.to_json(), profile.ttl())
+        PROFILE.write(writes, &self.profile, there, &profile.clone().with_habits(habits))
     }
 
     /// Keeps a half-said entry, and asks for what is missing.
@@ -279,7 +287,7 @@ impl Bookkeeping {
 }
 
 /// What a text is answered where the store is down: nothing is kept then.
-pub(crate) fn without_store(words: &Words, otherwise: &Messages) -> Option<Messages> {
+pub(super) fn without_store(words: &Words, otherwise: &Messages) -> Option<Messages> {
     match &words.means {
         Sentence::HalfSaid(_, Problem(text))
         | Sentence::EditProblem(Problem(text))

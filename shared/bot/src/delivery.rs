@@ -4,14 +4,13 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use onetap_ledger::Moment;
-use onetap_line::webhook::{Event, Mode};
-use onetap_weather::ForecastOutcome;
+use http::Extensions;
+use onetap_line::webhook::{Chat, Event, Mode};
 
-use crate::claims::{Begun, Planned, begin};
-use crate::plan::{Plan, happened_at, plan};
+use crate::claims::{Asked, Begun, begin};
 use crate::session::Session;
 use crate::work::handle_event;
+use crate::{Bot, Incoming};
 
 /// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,24 +31,24 @@ pub enum Ended {
     Failed,
 }
 
-/// How an event ended, and where its forecast came from if it asked for one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How an event ended, and what its answer has for a caller in this process ([`Answer::with`](crate::Answer::with)).
+#[derive(Clone, Debug)]
 pub struct Ending {
     /// How it ended.
     pub ended: Ended,
-    /// How the look-up of its forecast ended.
-    pub forecast: Option<ForecastOutcome>,
+    /// The values of its answer.
+    pub extensions: Extensions,
 }
 
 impl From<Ended> for Ending {
     fn from(ended: Ended) -> Ending {
-        Ending { ended, forecast: None }
+        Ending { ended, extensions: Extensions::new() }
     }
 }
 
 /// How the events of a delivery ended, in their order: among the extensions of the answer to it, for a caller in this
 /// process. Nothing of it is sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Endings(pub Vec<Ending>);
 
 impl Ended {
@@ -73,40 +72,49 @@ impl Ended {
 }
 
 /// An event by its number in the delivery.
-type Numbered<'e> = (usize, Begun<'e>);
+type Numbered<'e, A> = (usize, Begun<'e, A>);
+
+/// A user, unless LINE does not say who, and the user's events.
+type OfUser<'e, A> = (Option<&'e str>, Vec<Numbered<'e, A>>);
 
 /// Handles every event; one's failure never stops the others. How each ended, in their order.
-pub(crate) async fn handle(session: &Session<'_>, events: &[Event]) -> Vec<Ending> {
-    let planned = events.iter().map(|event| Planned { event, plan: plan_of(session, event) });
-    let begun = begin(session, planned.collect()).await;
+pub(crate) async fn handle<B: Bot>(session: &Session<'_>, bot: &B, events: &[Event]) -> Vec<Ending> {
+    let asked = events.iter().map(|event| ask(session, bot, event));
+    let begun = begin(session, bot, asked.collect()).await;
 
     // One user's events one after the other, because they may build on each other.
-    let mut users: Vec<(Option<&str>, Vec<Numbered<'_>>)> = Vec::new();
+    let mut users: Vec<OfUser<'_, B::Ask>> = Vec::new();
     for (n, begun) in begun.into_iter().enumerate() {
-        let user = begun.event.source.user_id.as_deref();
+        let user = begun.incoming.user_id();
         match users.iter_mut().find(|(other, _)| user.is_some() && *other == user) {
             Some((_, own)) => own.push((n, begun)),
             None => users.push((user, vec![(n, begun)])),
         }
     }
-    let mut endings = join_all(users.into_iter().map(|(_, own)| in_order(session, own))).await.concat();
+    let mut endings = join_all(users.into_iter().map(|(_, own)| in_order(session, bot, own))).await.concat();
     endings.sort_by_key(|(n, _)| *n);
     endings.into_iter().map(|(_, ending)| ending).collect()
 }
 
-async fn in_order(session: &Session<'_>, events: Vec<Numbered<'_>>) -> Vec<(usize, Ending)> {
+async fn in_order<B: Bot>(
+    session: &Session<'_>,
+    bot: &B,
+    events: Vec<Numbered<'_, B::Ask>>,
+) -> Vec<(usize, Ending)> {
     let mut endings = Vec::new();
     for (n, begun) in events {
         // A panic is one event's failure. What it held ends by itself.
-        let event = AssertUnwindSafe(handle_event(session, begun)).catch_unwind();
+        let event = AssertUnwindSafe(handle_event(session, bot, begun)).catch_unwind();
         endings.push((n, event.await.unwrap_or(Ended::Failed.into())));
     }
     endings
 }
 
-fn plan_of(session: &Session<'_>, event: &Event) -> Plan {
-    match Moment::from_unix(happened_at(event, session.now.unix())) {
-        Some(now) if event.mode == Mode::Active => plan(event, now),
-        _ => Plan::Ignore,
-    }
+/// What an event asks for. Nothing if this channel is not to answer it, or it happened in a kind of chat that is unknown.
+fn ask<'e, B: Bot>(session: &Session<'e>, bot: &B, event: &'e Event) -> Asked<'e, B::Ask> {
+    let mut incoming = Incoming::new(event, session.now_ms);
+    incoming.channel = session.channel();
+    let is_ours = event.mode == Mode::Active && event.source.chat != Chat::Unknown;
+    let ask = is_ours.then(|| bot.ask(&incoming)).flatten();
+    Asked { incoming, ask }
 }

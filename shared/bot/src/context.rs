@@ -1,0 +1,130 @@
+//! What a bot can ask for while it answers an event.
+
+use std::fmt;
+
+use onetap_idem::EffectKeys;
+use onetap_line::Messages;
+use onetap_store::{Batch, Edit, Error, Key, Log, Record, Values, edit};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::session::Session;
+use crate::{Change, Incoming, State};
+
+/// The event that is being answered, the store, and the time that is left.
+///
+/// After one failure of the store in a delivery no further call is made: every read is an error at once.
+pub struct Context<'a> {
+    incoming: Incoming<'a>,
+    session: &'a Session<'a>,
+    known: Values,
+    effects: Option<EffectKeys>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        incoming: Incoming<'a>,
+        session: &'a Session<'a>,
+        known: Values,
+        effects: Option<EffectKeys>,
+    ) -> Context<'a> {
+        Context { incoming, session, known, effects }
+    }
+
+    /// The event.
+    pub fn incoming(&self) -> &Incoming<'a> {
+        &self.incoming
+    }
+
+    /// When the answer must be there, so that the reply still fits into the delivery.
+    pub fn deadline(&self) -> Instant {
+        self.session.before_reply()
+    }
+
+    /// Whether no call to the store has failed in this delivery.
+    pub fn store_is_up(&self) -> bool {
+        self.session.store_is_up()
+    }
+
+    /// Keys for effects outside of the store, the same in every delivery of this event: a receiver that dedupes by them takes each
+    /// effect once. `None` if the event is handled without dedupe.
+    pub fn effect_keys(&self) -> Option<&EffectKeys> {
+        self.effects.as_ref()
+    }
+
+    /// What was read with the event's claim: the keys of [`Bot::reads`](crate::Bot::reads). Nothing for a second event of the user in
+    /// one delivery, because the first may have changed it.
+    pub fn known(&self) -> &Values {
+        &self.known
+    }
+
+    /// The values of these keys, read now unless they were read with the claim.
+    pub async fn get(&self, keys: &[Key]) -> Result<Values, Error> {
+        if keys.iter().all(|key| self.known.knows(key)) {
+            return Ok(self.known.clone());
+        }
+        let values = self.session.get_all(keys).await?;
+        Ok(keys.iter().cloned().zip(values).collect())
+    }
+
+    /// All records of a log.
+    pub async fn records(&self, log: &Log) -> Result<Vec<Record>, Error> {
+        self.session.records(log).await
+    }
+
+    /// Makes an edit now, apart from the event's marker: it may be made again by a redelivery.
+    pub async fn apply<T, E>(
+        &self,
+        edit: Edit<'_>,
+        step: impl FnMut(&Values) -> Result<(Batch, T), E>,
+    ) -> Result<T, edit::Error<E>> {
+        let edit = edit.deadline(Some(self.deadline()));
+        let made = edit.apply(&self.session.store(), step).await;
+        made.inspect_err(|error| self.session.note_failed_edit(error))
+    }
+
+    /// The state of this user in this chat, as it is now.
+    pub async fn state<T>(&self, state: &State<T>) -> Result<T, Error>
+    where
+        T: Serialize + DeserializeOwned + Default,
+    {
+        let key = state.key(&self.incoming).ok_or_else(no_user)?;
+        state.read(self.get(std::slice::from_ref(&key)).await?.get(&key))
+    }
+
+    /// A change of the state of this user in this chat, and the answer to it. `change` is called with the state as it is; if another
+    /// event changes it at the same time, it is called again with the new one. So it does nothing else.
+    pub fn change<T, M>(
+        &self,
+        state: &'static State<T>,
+        mut change: impl FnMut(&mut T) -> M + Send + 'static,
+    ) -> Change
+    where
+        T: Serialize + DeserializeOwned + Default + 'static,
+        M: Into<Messages>,
+    {
+        let key = state.key(&self.incoming);
+        let edit = match &key {
+            Some(key) if self.known.knows(key) => Edit::of(key).knowing(self.known.clone()),
+            Some(key) => Edit::of(key),
+            None => Edit::default(),
+        };
+        Change::new(edit, move |there| {
+            let key = key.as_ref().ok_or_else(no_user)?;
+            let mut value = state.read(there.get(key))?;
+            let messages = change(&mut value).into();
+            Ok((state.write(Batch::new(), key, there, &value), Some(messages)))
+        })
+    }
+}
+
+fn no_user() -> Error {
+    Error::rejected("LINE does not say which user caused this event, so nothing can be kept for it")
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("incoming", &self.incoming).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,57 @@
+//! An event as a bot gets it.
+
+use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
+
+/// How old an event can be when it arrives: redelivered, or after an outage. An older timestamp is wrong.
+const MAX_AGE_MS: i64 = 7 * 24 * 3_600_000;
+/// How far LINE's clock may be ahead of this one.
+const MAX_AHEAD_MS: i64 = 5 * 60_000;
+
+/// An event, when it happened, and to which channel.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Incoming<'a> {
+    /// The event.
+    pub event: &'a Event,
+    /// When it happened, in milliseconds since 1970: its timestamp, or the function's clock if that cannot be true.
+    pub at_ms: i64,
+    /// The function's clock, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// The channel's id (`destination`) if the function serves several, each with its own secret and token.
+    pub channel: Option<&'a str>,
+}
+
+impl<'a> Incoming<'a> {
+    /// `event`, where the clock shows `now_ms`.
+    pub fn new(event: &'a Event, now_ms: i64) -> Incoming<'a> {
+        let possible = now_ms - MAX_AGE_MS..=now_ms + MAX_AHEAD_MS;
+        let at_ms = event.timestamp.filter(|at| possible.contains(at)).unwrap_or(now_ms);
+        Incoming { event, at_ms, now_ms, channel: None }
+    }
+
+    /// The text, if it is a text message.
+    pub fn text(&self) -> Option<&'a str> {
+        match &self.event.kind {
+            Kind::Message(IncomingMessage::Text(text)) => Some(text.as_str()),
+            _ => None,
+        }
+    }
+
+    /// The data of the button, if one was tapped.
+    pub fn data(&self) -> Option<&'a str> {
+        match &self.event.kind {
+            Kind::Postback { data, .. } => Some(data),
+            _ => None,
+        }
+    }
+
+    /// Who caused it, if LINE says so.
+    pub fn user_id(&self) -> Option<&'a str> {
+        self.event.source.user_id.as_deref()
+    }
+
+    /// Whether it happened in a chat with the bot alone.
+    pub fn is_one_to_one(&self) -> bool {
+        self.event.source.chat == Chat::User
+    }
+}

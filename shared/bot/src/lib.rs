@@ -1,0 +1,34 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc = include_str!("../README.md")]
+
+mod answer;
+mod bot;
+mod claims;
+pub mod config;
+mod context;
+mod delivery;
+mod incoming;
+mod locks;
+mod reply;
+mod run;
+mod session;
+mod state;
+mod webhook;
+mod work;
+
+pub use onetap_config::{ConfigError, Variables};
+pub use onetap_http::Client as HttpClient;
+pub use onetap_line::webhook::{Event, IncomingMessage, Kind, Source};
+pub use onetap_line::{self as line, Action, Message, Messages};
+pub use onetap_store as store;
+pub use onetap_store::{Key, Ttl, Values};
+
+pub use answer::{Answer, Change};
+pub use bot::{Bot, Error, Overlap, ReplyFn, Result, reply_fn};
+pub use config::{Config, Lock, Times};
+pub use context::Context;
+pub use delivery::{Ended, Ending, Endings};
+pub use incoming::Incoming;
+pub use run::{run, run_with};
+pub use state::State;
+pub use webhook::Webhook;
