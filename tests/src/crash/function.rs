@@ -8,7 +8,7 @@ use edit_last_transaction::EditLastTransaction;
 use lambda_http::Body;
 use onetap_config::{Secret, Variables};
 use onetap_line::signature::sign;
-use onetap_store::open;
+use onetap_store::{Store, open};
 use queue_consumer::QueueConsumer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,6 +17,10 @@ use webhook::Webhook;
 
 use super::gate::{Call, Gate, Point, gated_api, gated_store, gated_weather};
 use crate::functions::patient_config;
+
+#[path = "../../../shared/bot/examples/counter.rs"]
+#[allow(dead_code, unreachable_pub, reason = "it is an example, with a main of its own")]
+mod counter;
 
 /// The channel secret of every function here.
 pub const CHANNEL_SECRET: &str = "crash-channel-secret";
@@ -41,6 +45,8 @@ pub enum Request {
         /// JSON, or nothing.
         body: String,
     },
+    /// LINE delivers these events to the bot that counts, an example of `onetap-bot`.
+    Counter(Value),
     /// SQS delivers these bodies in one batch.
     Queue(Vec<String>),
 }
@@ -86,6 +92,7 @@ pub async fn carry_out(order: Order) -> Report {
 #[derive(Debug)]
 pub struct Functions {
     webhook: Webhook,
+    counter: onetap_bot::Webhook<counter::Counter>,
     edit: EditLastTransaction,
     consumer: QueueConsumer,
 }
@@ -99,6 +106,7 @@ impl Functions {
         let http = onetap_http::Client::new();
         let weather = Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
         Functions {
+            counter: counter(Arc::clone(&store), &http, patient_config(&variables)),
             webhook: Webhook::new(store, weather, &http, patient_config(&variables)).unwrap(),
             edit: EditLastTransaction::from_variables(&variables).unwrap(),
             consumer: QueueConsumer::from_variables(&variables).unwrap(),
@@ -121,6 +129,7 @@ impl Functions {
         let edit = edit_last_transaction::Config::from_variables(&variables).unwrap();
         let bus = queue_consumer::Config::from_variables(&variables).unwrap();
         Functions {
+            counter: counter(store.clone(), &http, bot.clone()),
             webhook: Webhook::new(store.clone(), weather, &http, bot).unwrap(),
             edit: EditLastTransaction::new(store.clone(), edit),
             consumer: QueueConsumer::new(store, bus),
@@ -130,13 +139,8 @@ impl Functions {
     /// Hands the request to the function that it is for.
     pub async fn handle(&self, request: &Request) -> Answer {
         match request {
-            Request::Delivery(events) => {
-                let body = json!({"destination": "U0", "events": events}).to_string().into_bytes();
-                let signature = sign(&Secret::new(CHANNEL_SECRET), &body);
-                let request = http::Request::post("/line/webhook").header("x-line-signature", signature);
-                let answer = self.webhook.handle(request.body(Body::Binary(body)).unwrap()).await;
-                Answer { status: answer.status().as_u16(), replayed: false, body: String::new() }
-            }
+            Request::Delivery(events) => delivered(self.webhook.handle(delivery(events)).await),
+            Request::Counter(events) => delivered(self.counter.handle(delivery(events)).await),
             Request::Http { method, path, headers, body } => {
                 let mut request = http::Request::builder()
                     .method(method.as_str())
@@ -159,6 +163,25 @@ impl Functions {
             }
         }
     }
+}
+
+fn counter(
+    store: Arc<dyn Store>,
+    http: &onetap_http::Client,
+    config: webhook::Config,
+) -> onetap_bot::Webhook<counter::Counter> {
+    onetap_bot::Webhook::new(store, counter::Counter, http, config.bot).unwrap()
+}
+
+fn delivery(events: &Value) -> lambda_http::Request {
+    let body = json!({"destination": "U0", "events": events}).to_string().into_bytes();
+    let signature = sign(&Secret::new(CHANNEL_SECRET), &body);
+    let request = http::Request::post("/line/webhook").header("x-line-signature", signature);
+    request.body(Body::Binary(body)).unwrap()
+}
+
+fn delivered(answer: http::Response<Body>) -> Answer {
+    Answer { status: answer.status().as_u16(), replayed: false, body: String::new() }
 }
 
 fn batch(bodies: &[String]) -> SqsEvent {

@@ -234,6 +234,40 @@ fn taps_with_a_cooldown() -> Vec<Scenario> {
     ]
 }
 
+/// The example that counts: its state changes once for each event.
+fn counted() -> Vec<Scenario> {
+    const COUNT: &str = "user:U{id}:count";
+    let counts = |events: Vec<Value>| Request::Counter(events.into());
+    let one = |name, more: &[u32]| Scenario {
+        before: vec![counts(vec![says(8, USER, "one"), says(9, USER, "two")])],
+        keys: [COUNT.to_owned(), marker(1)].into_iter().chain(more.iter().map(|n| marker(*n))).collect(),
+        replies: [1].iter().chain(more).map(|n| reply(*n)).collect(),
+        ..Scenario::new(name, counts([1].iter().chain(more).map(|n| says(*n, USER, "more")).collect()))
+    };
+    vec![
+        one("an event that is counted", &[]),
+        // Each is counted once and hears a number. If it dies after the first claim alone, the first is counted last.
+        Scenario {
+            may_wait: [1, 2, 3].map(reply).to_vec(),
+            ..one("three events of one delivery that are counted", &[2, 3])
+        },
+        Scenario {
+            between: Some(counts(vec![says(7, USER, "meanwhile")])),
+            ..one("a count that races another", &[])
+        },
+        Scenario {
+            request: counts(vec![redelivered(says(1, USER, "again"))]),
+            ..one("a redelivered event that is counted", &[])
+        },
+        Scenario {
+            request: counts(vec![says(9, USER, "two")]),
+            keys: vec![COUNT.to_owned(), marker(9)],
+            replies: vec![reply(9)],
+            ..one("an event that was counted", &[])
+        },
+    ]
+}
+
 fn has_lunch_of(user: &str) -> Request {
     delivery([says(9, user, "午餐 120 信用卡")])
 }
@@ -426,7 +460,7 @@ async fn an_entry_may_die_and_its_redelivery_may_die_at_any_call_on_redis() {
 }
 
 macro_rules! on_every_backend {
-    ($($backend:ident $needs:literal: $webhook:ident $cooldown:ident $edit:ident $consumer:ident;)*) => {$(
+    ($($backend:ident $needs:literal: $webhook:ident $counter:ident $cooldown:ident $edit:ident $consumer:ident;)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         #[ignore = $needs]
         async fn $webhook() {
@@ -437,6 +471,12 @@ macro_rules! on_every_backend {
             } else {
                 survives(world, deliveries(), 270).await;
             }
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[ignore = $needs]
+        async fn $counter() {
+            survives(World::start(Backend::$backend).await, counted(), 30).await;
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -471,21 +511,25 @@ macro_rules! on_every_backend {
 on_every_backend! {
     Redis "needs redis-server":
         the_webhook_may_die_at_any_call_on_redis
+        a_bot_that_counts_may_die_at_any_call_on_redis
         a_tap_with_a_cooldown_may_die_at_any_call_on_redis
         an_edit_may_die_at_any_call_on_redis
         the_consumer_may_die_at_any_call_on_redis;
     Upstash "needs redis-server":
         the_webhook_may_die_at_any_call_on_upstash
+        a_bot_that_counts_may_die_at_any_call_on_upstash
         a_tap_with_a_cooldown_may_die_at_any_call_on_upstash
         an_edit_may_die_at_any_call_on_upstash
         the_consumer_may_die_at_any_call_on_upstash;
     DynamoDb "needs the example crash_worker":
         the_webhook_may_die_at_any_call_on_dynamodb
+        a_bot_that_counts_may_die_at_any_call_on_dynamodb
         a_tap_with_a_cooldown_may_die_at_any_call_on_dynamodb
         an_edit_may_die_at_any_call_on_dynamodb
         the_consumer_may_die_at_any_call_on_dynamodb;
     DynamoDbLocal "needs DynamoDB Local":
         the_webhook_may_die_at_any_call_on_dynamodb_local
+        a_bot_that_counts_may_die_at_any_call_on_dynamodb_local
         a_tap_with_a_cooldown_may_die_at_any_call_on_dynamodb_local
         an_edit_may_die_at_any_call_on_dynamodb_local
         the_consumer_may_die_at_any_call_on_dynamodb_local;

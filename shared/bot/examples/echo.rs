@@ -1,0 +1,8 @@
+//! A bot that says again what it is told.
+
+use onetap_bot::{Incoming, Message, Result, reply_fn, run};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    run(reply_fn(|incoming: &Incoming<'_>| incoming.text().map(Message::text))).await
+}
