@@ -3,13 +3,17 @@
 use onetap_bot::{Action, Answer, Bot, Context, Incoming, Message, Overlap, Result, run};
 
 /// What an event asks for.
-enum Ask {
+#[derive(Debug)]
+pub enum Ask {
+    /// The menu.
     Menu,
+    /// A drink of it.
     Order(String),
 }
 
+/// The bot.
 #[derive(Debug)]
-struct Cafe;
+pub struct Cafe;
 
 impl Bot for Cafe {
     type Ask = Ask;

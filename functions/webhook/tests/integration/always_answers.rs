@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_config::{Secret, Variables};
-use onetap_line::testing::{Fault as LineFault, MessagingApi};
+use onetap_line::testing::MessagingApi;
 use onetap_servers::{Fault, HttpStub, Proxy};
 use onetap_store::Store;
 use onetap_store::testing::{Fault as StoreFault, TestStore};
 use onetap_weather::Moment;
-use serde_json::{Value, json};
+use serde_json::Value;
 use webhook::{Config, Times, Webhook};
 
 use crate::support::{BUSY, HOME, SECRET, TOKEN, deliver, memory, redelivered, tap, text, user};
@@ -237,119 +237,6 @@ async fn a_forecast_older_than_six_hours_is_not_shown() {
 
 // ---- LINE ----
 
-/// Events of every kind: one that writes and keeps its answer, one that writes nothing, an entry, a setting, a menu, and one that
-/// finds the lock held.
-fn events(user: &str) -> [(Value, &'static str); 5] {
-    [
-        (text(user, "臺北市信義區"), PROVIDERS),
-        (tap(user, HOME), PROVIDERS),
-        (text(user, "午餐 120 信用卡"), "已記帳"),
-        (text(user, "設定公司 花蓮市"), "已將公司設定為"),
-        (tap(user, "action=other"), "其他功能"),
-    ]
-}
-
-/// What LINE does to the replies of a delivery, and whether to all of them or to the first.
-#[derive(Clone, Debug)]
-enum Meets {
-    Once(LineFault),
-    Always(LineFault),
-}
-
-/// What the delivery is answered, how often the user has heard the answer then, and how often after two redeliveries that LINE
-/// takes: for events of every kind.
-async fn reply_meets(meets: Meets, answered: u16, heard: usize, heard_at_last: usize) {
-    for n in 0..events("").len() {
-        let user = user();
-        let (event, beginning) = events(&user)[n].clone();
-        let stage = Stage::new().await;
-        stage.deliver(&text(&user, "設定住家 臺北市信義區")).await;
-        match meets.clone() {
-            Meets::Once(fault) => stage.line.fail_next(fault),
-            Meets::Always(fault) => stage.line.fail_always(Some(fault)),
-        }
-        let status = deliver(&stage.webhook, std::slice::from_ref(&event)).await;
-        let mut replies = stage.line.take_replies();
-        assert_eq!((status, replies.len()), (answered, heard), "{meets:?}: {beginning}");
-        stage.line.fail_always(None);
-        for _ in 0..2 {
-            assert_eq!(deliver(&stage.webhook, &[redelivered(&event)]).await, 200, "{meets:?}: {beginning}");
-            replies.extend(stage.line.take_replies());
-        }
-        assert_eq!(replies.len(), heard_at_last, "{meets:?}: {beginning}");
-        assert!(replies.iter().all(|reply| reply.text().starts_with(beginning)), "{meets:?}: {beginning}");
-    }
-}
-
-fn line_status(status: u16, message: &str) -> LineFault {
-    LineFault::Status(status, json!({ "message": message }).to_string())
-}
-
-#[tokio::test]
-async fn a_reply_that_line_certainly_refused_for_now_is_sent_by_the_redelivery() {
-    for refusal in [401, 403, 429] {
-        reply_meets(Meets::Always(line_status(refusal, "no")), 500, 0, 1).await;
-    }
-}
-
-#[tokio::test]
-async fn a_reply_that_line_refuses_for_good_is_final() {
-    for message in ["Invalid reply token", "The request body has 1 error(s)"] {
-        reply_meets(Meets::Always(line_status(400, message)), 200, 0, 0).await;
-    }
-}
-
-#[tokio::test]
-async fn a_reply_that_line_may_not_have_taken_is_sent_again_at_once_and_heard_once() {
-    for failure in [500, 503] {
-        reply_meets(Meets::Once(line_status(failure, "no")), 200, 1, 1).await;
-        reply_meets(Meets::Once(LineFault::AcceptThen(failure, "{}".to_owned())), 200, 1, 1).await;
-    }
-    reply_meets(Meets::Once(LineFault::Close), 200, 1, 1).await;
-    reply_meets(Meets::Once(LineFault::DropAnswer), 200, 1, 1).await;
-}
-
-#[tokio::test]
-async fn a_reply_that_stays_unknown_is_sent_by_the_redelivery_and_heard_once() {
-    for failure in [500, 503] {
-        reply_meets(Meets::Always(line_status(failure, "no")), 500, 0, 1).await;
-        reply_meets(Meets::Always(LineFault::AcceptThen(failure, "{}".to_owned())), 500, 1, 1).await;
-    }
-    reply_meets(Meets::Always(LineFault::Close), 500, 0, 1).await;
-    reply_meets(Meets::Always(LineFault::DropAnswer), 500, 1, 1).await;
-}
-
-#[tokio::test]
-async fn a_reply_that_hangs_is_sent_again_and_heard_once() {
-    // One that writes nothing, and one that writes.
-    for n in [1, 2] {
-        let user = user();
-        let (event, beginning) = events(&user)[n].clone();
-        let stage = Stage::new().await;
-        stage.deliver(&text(&user, "設定住家 臺北市信義區")).await;
-        let urls = [stage.line.url(), stage.provider.url()];
-        let variables = HashMap::from([
-            ("LINE_CHANNEL_SECRET", SECRET),
-            ("LINE_CHANNEL_ACCESS_TOKEN", TOKEN),
-            ("LINE_API_BASE_URL", urls[0].as_str()),
-            ("WEATHER_PROVIDER", "cwa"),
-            ("CWA_API_KEY", "key"),
-            ("CWA_API_BASE_URL", &urls[1]),
-        ]);
-        let hasty = build(&variables, stage.store.clone(), Times { reply: Duration::from_secs(3), ..TIMES });
-        stage.line.fail_always(Some(LineFault::Delay(TIMES.delivery)));
-        let before = stage.line.requests();
-        assert_eq!(deliver(&hasty, std::slice::from_ref(&event)).await, 500, "{beginning}");
-        assert_eq!(stage.line.requests() - before, 2, "{beginning}");
-        stage.line.fail_always(None);
-        for _ in 0..2 {
-            assert_eq!(deliver(&stage.webhook, &[redelivered(&event)]).await, 200, "{beginning}");
-        }
-        let replies = stage.line.take_replies();
-        assert!(replies.len() == 1 && replies[0].text().starts_with(beginning), "{beginning}: {replies:?}");
-    }
-}
-
 #[tokio::test]
 async fn a_reply_for_which_line_cannot_be_reached_is_sent_by_the_redelivery() {
     let unreachable = [("LINE_API_BASE_URL", "http://127.0.0.1:1")];
@@ -393,6 +280,10 @@ async fn a_store_that_fails_at_the_kept_forecast_does_not_cost_the_answer() {
         stage.shows(PROVIDERS, [1, 0, 1]).await;
     }
 }
+
+// ---- what LINE may do to a reply ----
+
+mod replies;
 
 // ---- for hours ----
 
