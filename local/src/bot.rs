@@ -49,7 +49,7 @@ impl OwnBot {
     ) -> OwnBot {
         OwnBot(Box::new(|store, variables, http, config| {
             let webhook = onetap_bot::Webhook::new(store, bot(variables, http)?, http, config)?;
-            let busy = webhook.busy_reply().and_then(|message| Some(message.as_text().to_owned()));
+            let busy = webhook.busy_reply().and_then(|message| message.as_text().map(str::to_owned));
             Ok(Opened { webhook: Box::new(webhook), busy })
         }))
     }

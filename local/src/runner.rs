@@ -98,7 +98,7 @@ impl Runner {
             Some(own) => own.open(store(), variables, &http, webhook_config.bot)?,
             None => {
                 let webhook = Webhook::new(store(), Arc::clone(&weather.forecasts), &http, webhook_config)?;
-                let busy = webhook.busy_reply().and_then(|message| Some(message.as_text().to_owned()));
+                let busy = webhook.busy_reply().and_then(|message| message.as_text().map(str::to_owned));
                 Opened { webhook: Box::new(webhook), busy }
             }
         };

@@ -67,7 +67,7 @@ const OTHERS: [(&str, &str); 6] = [
 ];
 
 /// Everything else that is read.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "STORE",
     "STORE_TIMEOUT_MS",
     "SSE_POLL_MS",
@@ -75,6 +75,7 @@ const NAMES: [&str; 25] = [
     "AWS_ENDPOINT_URL",
     "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
     "LINE_API_BASE_URL",
+    "LINE_DATA_API_BASE_URL",
     "CWA_API_BASE_URL",
     "OPEN_METEO_BASE_URL",
     "PROCESSING_LOCK_ENABLED",

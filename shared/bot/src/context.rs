@@ -3,7 +3,7 @@
 use std::fmt;
 
 use onetap_idem::EffectKeys;
-use onetap_line::Messages;
+use onetap_line::{Client, Messages};
 use onetap_store::{Batch, Edit, Error, Key, Log, Record, Values, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +35,11 @@ impl<'a> Context<'a> {
     /// The event.
     pub fn incoming(&self) -> &Incoming<'a> {
         &self.incoming
+    }
+
+    /// The calls of LINE's API: content of images and audio, profiles, the quota. Replies are sent by the crate.
+    pub fn line(&self) -> &Client {
+        self.session.line()
     }
 
     /// When the answer must be there, so that the reply still fits into the delivery.

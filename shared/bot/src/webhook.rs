@@ -114,10 +114,15 @@ impl<B: Bot> Webhook<B> {
             tracing::warn!("a delivery is not signed by LINE");
             return Err(StatusCode::UNAUTHORIZED);
         };
-        let Ok(WebhookBody { events, .. }) = WebhookBody::parse(body) else {
+        let Ok(WebhookBody { events, destination, .. }) = WebhookBody::parse(body) else {
             tracing::warn!("a delivery is signed, and not JSON");
             return Err(StatusCode::BAD_REQUEST);
         };
+        let own = self.engine.config.channels[channel].destination.as_deref();
+        if own.is_some() && own != destination.as_deref() {
+            tracing::warn!("a delivery is signed with the secret of another channel");
+            return Err(StatusCode::UNAUTHORIZED);
+        }
         let session = Session::new(&self.engine, channel, deadline);
         Ok(delivery::handle(&session, &self.bot, &events).await)
     }

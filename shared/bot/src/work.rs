@@ -70,8 +70,10 @@ async fn end<B: Bot>(session: &Session<'_>, bot: &B, begun: Begun<'_, B::Ask>) -
 
 fn ignored(event: &Event) -> Ended {
     match event.kind {
-        Kind::Skipped(_) | Kind::Other(_) | Kind::Message(IncomingMessage::Other(_)) => Ended::Skipped,
         _ if event.source.chat == Chat::Unknown => Ended::Skipped,
+        Kind::Skipped(_) | Kind::Other(_) => Ended::Skipped,
+        Kind::Message(IncomingMessage::Text(_) | IncomingMessage::Location { .. }) => Ended::Ignored,
+        Kind::Message(_) => Ended::Skipped,
         _ => Ended::Ignored,
     }
 }

@@ -1,16 +1,25 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 
+pub mod account;
+pub mod client;
 pub mod config;
+pub mod content;
+mod loading;
 pub mod message;
+pub mod push;
 pub mod reply;
 pub mod signature;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod webhook;
 
+pub use account::{BotInfo, Profile, Quota};
+pub use client::{CallError, Client};
 pub use config::Config;
-pub use message::{Action, Message, Messages};
-pub use reply::{Client, Outcome, Reply};
+pub use content::Content;
+pub use message::{Action, Card, DateTimePicker, Message, Messages, PickerMode};
+pub use push::{Push, PushOutcome};
+pub use reply::{Outcome, Reply};
 pub use signature::Verdict;
 pub use webhook::{Event, WebhookBody};

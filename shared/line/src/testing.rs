@@ -1,30 +1,34 @@
 //! A local Messaging API, on a loopback port: as strict as LINE's where onetap calls it.
 //!
-//! It enforces the bearer token, the shape and limits of text messages with quick replies (no other message is sent
-//! here, so no other is accepted, nor any field it does not know) and that a reply token works once. It keeps the replies
-//! that it accepted. Faults can be injected, for the next request or for all.
+//! It enforces the bearer token, the shape and limits of messages (no message and no field is accepted that it does not know),
+//! that a reply token works once, that a retry key is accepted once, and the quota. It keeps the replies and pushes that it
+//! accepted. Profiles and contents are those that it was given. Faults can be injected, for the next request or for all.
 
+mod calls;
+mod messages;
 mod rules;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use onetap_config::Secret;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// The newest replies, and the newest tokens, that are kept: a runner may run for weeks. LINE's own tokens expire sooner.
+/// The newest replies, pushes, tokens and keys that are kept: a runner may run for weeks. LINE's own tokens expire sooner.
 const MAX_KEPT: usize = 10_000;
+/// The newest requests that are kept.
+const MAX_REQUESTS: usize = 100;
 
 /// A running Messaging API; it stops when dropped.
 pub struct MessagingApi {
@@ -50,6 +54,33 @@ impl AcceptedReply {
     }
 }
 
+/// A push that was accepted.
+#[derive(Clone, PartialEq)]
+pub struct AcceptedPush {
+    /// The user, group or room.
+    pub to: String,
+    /// Its messages, as they were sent.
+    pub messages: Vec<Value>,
+    /// Its retry key, if it has one.
+    pub retry_key: Option<String>,
+}
+
+impl AcceptedPush {
+    /// The text of its first message.
+    pub fn text(&self) -> &str {
+        self.messages.first().and_then(|message| message["text"].as_str()).unwrap_or_default()
+    }
+}
+
+/// A loading animation that was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownLoading {
+    /// To whom.
+    pub user_id: String,
+    /// For how many seconds.
+    pub seconds: u64,
+}
+
 /// What happens to a request instead of, or before, its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -67,11 +98,12 @@ pub enum Fault {
 
 struct State {
     token: Secret,
-    observer: OnceLock<Box<Observer>>,
+    observer: OnceLock<Box<Observer<AcceptedReply>>>,
+    push_observer: OnceLock<Box<Observer<AcceptedPush>>>,
     inner: Mutex<Inner>,
 }
 
-type Observer = dyn Fn(&AcceptedReply) + Send + Sync;
+type Observer<T> = dyn Fn(&T) + Send + Sync;
 
 /// The newest texts, without duplicates.
 #[derive(Default)]
@@ -99,7 +131,19 @@ struct Inner {
     issued: Option<Recent>,
     used: Recent,
     accepted: VecDeque<AcceptedReply>,
+    pushes: VecDeque<AcceptedPush>,
+    /// What a repeated push is answered, by its retry key: the id of the accepted request, and the ids of its messages.
+    retry_keys: HashMap<String, (String, Value)>,
+    loadings: Vec<ShownLoading>,
+    /// What users sent, by message, with its type; `None` while it is prepared.
+    contents: HashMap<String, Option<(String, Bytes)>>,
+    profiles: HashMap<String, Value>,
+    /// How many messages may be pushed, and how many were.
+    quota: Option<u64>,
+    used_quota: u64,
+    received: VecDeque<Request<Bytes>>,
     requests: usize,
+    direct_requests: usize,
     queued: VecDeque<Fault>,
     standing: Option<Fault>,
 }
@@ -112,7 +156,12 @@ impl MessagingApi {
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let state = Arc::new(State { token, observer: OnceLock::new(), inner: Mutex::default() });
+        let state = Arc::new(State {
+            token,
+            observer: OnceLock::new(),
+            push_observer: OnceLock::new(),
+            inner: Mutex::default(),
+        });
         let (stop, stopped) = oneshot::channel();
         let serving = serve(listener, Arc::clone(&state));
         let thread = thread::Builder::new().name("messaging-api".to_owned()).spawn(move || {
@@ -123,7 +172,7 @@ impl MessagingApi {
         Ok(MessagingApi { addr, state, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// For `LINE_API_BASE_URL`.
+    /// For `LINE_API_BASE_URL`. Downloads are served there too.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
@@ -139,9 +188,21 @@ impl MessagingApi {
         let _ = self.state.observer.set(Box::new(observer));
     }
 
+    /// The same for every push that is accepted.
+    pub fn observe_pushes(&self, observer: impl Fn(&AcceptedPush) + Send + Sync + 'static) {
+        let _ = self.state.push_observer.set(Box::new(observer));
+    }
+
     /// Status and JSON for a request that did not come through the port of this server.
     pub fn answer(&self, request: &Request<Bytes>) -> (StatusCode, String) {
-        self.state.response_to(request)
+        let response = self.respond(request);
+        (response.status(), String::from_utf8_lossy(response.body()).into_owned())
+    }
+
+    /// The response to such a request, with its headers.
+    pub fn respond(&self, request: &Request<Bytes>) -> Response<Bytes> {
+        let number = self.inner().next_direct();
+        self.state.response_to(request, &format!("00000000-0000-4000-9000-{number:012x}"))
     }
 
     /// The replies that were accepted so far, oldest first.
@@ -152,6 +213,54 @@ impl MessagingApi {
     /// The same replies; they are no longer kept.
     pub fn take_replies(&self) -> Vec<AcceptedReply> {
         self.inner().accepted.drain(..).collect()
+    }
+
+    /// The pushes that were accepted so far, oldest first.
+    pub fn pushes(&self) -> Vec<AcceptedPush> {
+        self.inner().pushes.iter().cloned().collect()
+    }
+
+    /// The same pushes; they are no longer kept.
+    pub fn take_pushes(&self) -> Vec<AcceptedPush> {
+        self.inner().pushes.drain(..).collect()
+    }
+
+    /// Forgets all retry keys, as LINE does after 24 hours.
+    pub fn forget_retry_keys(&self) {
+        self.inner().retry_keys.clear();
+    }
+
+    /// Allows this many pushed messages, those of before included; `None`, as at the start, allows any number.
+    pub fn set_quota(&self, limit: Option<u64>) {
+        self.inner().quota = limit;
+    }
+
+    /// The loading animations that were shown so far, oldest first.
+    pub fn loadings(&self) -> Vec<ShownLoading> {
+        self.inner().loadings.clone()
+    }
+
+    /// Serves what a user sent with the message `message_id`.
+    pub fn put_content(&self, message_id: impl Into<String>, content_type: &str, content: impl Into<Bytes>) {
+        let content = Some((content_type.to_owned(), content.into()));
+        self.inner().contents.insert(message_id.into(), content);
+    }
+
+    /// Answers that the content of the message `message_id` is still being prepared.
+    pub fn put_unfinished_content(&self, message_id: impl Into<String>) {
+        self.inner().contents.insert(message_id.into(), None);
+    }
+
+    /// Serves a user's profile, an object as LINE has it; `userId` is added. Every other user is unknown.
+    pub fn put_profile(&self, user_id: impl Into<String>, mut profile: Value) {
+        let user_id = user_id.into();
+        profile["userId"] = user_id.as_str().into();
+        self.inner().profiles.insert(user_id, profile);
+    }
+
+    /// The newest requests that arrived at its port, oldest first, whatever became of them. Their `Debug` hides the token.
+    pub fn received(&self) -> Vec<Request<Bytes>> {
+        self.inner().received.iter().cloned().collect()
     }
 
     /// How many requests arrived so far, whatever became of them.
@@ -214,117 +323,38 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let (fault, number) = state.inner().next();
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
-    let request = Request::from_parts(head, body);
-    let (status, body) = match fault {
-        None => state.response_to(&request),
-        Some(Fault::Status(status, body)) => {
-            (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
-        }
+    let mut request = Request::from_parts(head, body);
+    if let Some(token) = request.headers_mut().get_mut(header::AUTHORIZATION) {
+        token.set_sensitive(true);
+    }
+    state.inner().keep_request(request.clone());
+    let id = format!("00000000-0000-4000-8000-{number:012x}");
+    let mut response = match fault {
+        None => state.response_to(&request, &id),
+        Some(Fault::Status(status, body)) => calls::response(status, body),
         Some(Fault::AcceptThen(status, body)) => {
-            state.response_to(&request);
-            (StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
+            state.response_to(&request, &id);
+            calls::response(status, body)
         }
         Some(Fault::Delay(time)) => {
             // In a task of its own: a request that has arrived is handled also when the caller no longer waits for it.
+            let late_id = id.clone();
             let late = async move {
                 tokio::time::sleep(time).await;
-                state.response_to(&request)
+                state.response_to(&request, &late_id)
             };
             tokio::spawn(late).await.map_err(|_| Closed)?
         }
         Some(Fault::Close) => return Err(Closed),
         Some(Fault::DropAnswer) => {
-            state.response_to(&request);
+            state.response_to(&request, &id);
             return Err(Closed);
         }
     };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
-    if let Ok(id) = format!("00000000-0000-4000-8000-{number:012x}").parse() {
-        headers.insert("x-line-request-id", id);
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-line-request-id", id);
     }
-    Ok(response)
-}
-
-impl State {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The response. Checks are in LINE's order: path, access token, body, and last the reply token, which a bad request
-    /// does not use up.
-    fn response_to(&self, request: &Request<Bytes>) -> (StatusCode, String) {
-        let refuse = |status, message: &str| (status, json!({ "message": message }).to_string());
-        let sent = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        if request.uri().path() != "/v2/bot/message/reply" {
-            return refuse(StatusCode::NOT_FOUND, "Not found");
-        }
-        if request.method() != Method::POST {
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
-        }
-        if sent(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "))
-            != Some(self.token.reveal())
-        {
-            return refuse(
-                StatusCode::UNAUTHORIZED,
-                "Authentication failed. Confirm that the access token is valid.",
-            );
-        }
-        let media = sent(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
-        if media.map(str::trim) != Some("application/json") {
-            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The content type is not application/json");
-        }
-        let Ok(body) = serde_json::from_slice::<Value>(request.body()) else {
-            return refuse(StatusCode::BAD_REQUEST, "The request body could not be parsed as JSON");
-        };
-        let errors = rules::errors(&body);
-        if !errors.is_empty() {
-            let message = format!("The request body has {} error(s)", errors.len());
-            let details: Vec<Value> = errors
-                .into_iter()
-                .map(|(property, message)| json!({ "property": property, "message": message }))
-                .collect();
-            return (StatusCode::BAD_REQUEST, json!({ "message": message, "details": details }).to_string());
-        }
-        let accepted = self.inner().accept(&body);
-        match accepted {
-            Some(accepted) => {
-                if let Some(observer) = self.observer.get() {
-                    observer(&accepted);
-                }
-                let ids: Vec<Value> =
-                    (0..accepted.messages.len()).map(|n| json!({ "id": n.to_string() })).collect();
-                (StatusCode::OK, json!({ "sentMessages": ids }).to_string())
-            }
-            None => refuse(StatusCode::BAD_REQUEST, "Invalid reply token"),
-        }
-    }
-}
-
-impl Inner {
-    /// The fault for the next request, and that request's number.
-    fn next(&mut self) -> (Option<Fault>, usize) {
-        self.requests += 1;
-        (self.queued.pop_front().or_else(|| self.standing.clone()), self.requests)
-    }
-
-    /// Accepts a reply that obeys the rules, if its token is good.
-    fn accept(&mut self, body: &Value) -> Option<AcceptedReply> {
-        let reply_token = body["replyToken"].as_str()?.to_owned();
-        let issued = self.issued.as_ref().is_none_or(|issued| issued.texts.contains(&reply_token));
-        if !issued || !self.used.insert(reply_token.clone()) {
-            return None;
-        }
-        let messages = body["messages"].as_array()?.clone();
-        let accepted = AcceptedReply { reply_token, messages };
-        self.accepted.push_back(accepted.clone());
-        if self.accepted.len() > MAX_KEPT {
-            self.accepted.pop_front();
-        }
-        Some(accepted)
-    }
+    Ok(response.map(Full::new))
 }
 
 impl fmt::Debug for MessagingApi {
@@ -336,5 +366,11 @@ impl fmt::Debug for MessagingApi {
 impl fmt::Debug for AcceptedReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AcceptedReply({} messages)", self.messages.len())
+    }
+}
+
+impl fmt::Debug for AcceptedPush {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AcceptedPush({} messages)", self.messages.len())
     }
 }

@@ -4,17 +4,21 @@
 //! each part is decoded by itself: `{"events":[…]}` into events, an event into its fields, a field into a text or a number.
 //! A part that cannot be decoded counts as missing.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::Range;
+mod fields;
+mod message;
 
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use std::fmt;
+
+use fields::{Fields, type_name};
+pub use message::{ContentProvider, IncomingMessage, Media, TextMessage};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 /// The body of a webhook request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct WebhookBody {
+    /// The user id of the bot that the events are for.
+    pub destination: Option<String>,
     /// In LINE's order. JSON of another shape has none; neither has the console's *Verify* button.
     pub events: Vec<Event>,
 }
@@ -60,6 +64,8 @@ pub enum Kind {
     Postback {
         /// The data of the button: here a query string.
         data: String,
+        /// What the user picked, if the button asked for it: `2026-01-31`, `09:30` or `2026-01-31T09:30`.
+        picked: Option<String>,
     },
     /// A user added the bot, or unblocked it.
     Follow,
@@ -73,33 +79,6 @@ pub enum Kind {
     Other(String),
     /// It cannot be handled because this field is missing.
     Skipped(&'static str),
-}
-
-/// A message that a user sent.
-#[derive(Clone, PartialEq)]
-#[non_exhaustive]
-pub enum IncomingMessage {
-    /// A text message.
-    Text(TextMessage),
-    /// A place on the map.
-    Location {
-        /// As LINE's map names it, if it does.
-        address: Option<String>,
-        /// Degrees north.
-        latitude: f64,
-        /// Degrees east.
-        longitude: f64,
-    },
-    /// Another type, by LINE's name for it.
-    Other(String),
-}
-
-/// A text, and where it mentions the bot. `Debug` shows neither.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct TextMessage {
-    text: String,
-    /// Where the bot is mentioned, in bytes of the text: in ascending order, each on boundaries of characters.
-    bot_mentions: Vec<Range<usize>>,
 }
 
 /// Where an event happened.
@@ -141,8 +120,10 @@ impl WebhookBody {
         let body = std::str::from_utf8(body).map_err(|_| NotJson)?;
         // `IgnoredAny` checks all of it without building anything, however deep it is nested.
         serde_json::from_str::<IgnoredAny>(body).map_err(|_| NotJson)?;
-        let events: Vec<&RawValue> = Fields::of(body).list("events");
-        Ok(WebhookBody { events: events.into_iter().map(|event| Event::parse(event.get())).collect() })
+        let fields = Fields::of(body);
+        let events: Vec<&RawValue> = fields.list("events");
+        let events = events.into_iter().map(|event| Event::parse(event.get())).collect();
+        Ok(WebhookBody { destination: fields.text("destination"), events })
     }
 }
 
@@ -150,10 +131,10 @@ impl Event {
     fn parse(json: &str) -> Event {
         let fields = Fields::of(json);
         let source = fields.object("source");
-        let mode = match fields.0.get("mode") {
-            None => Mode::Active,
-            Some(_) if fields.text("mode").as_deref() == Some("active") => Mode::Active,
-            Some(_) => Mode::Standby,
+        let mode = match fields.text("mode").as_deref() {
+            Some("active") => Mode::Active,
+            None if !fields.has("mode") => Mode::Active,
+            _ => Mode::Standby,
         };
         let reply_token = fields.text("replyToken");
         let kind = Kind::parse(&fields).unwrap_or_else(Kind::Skipped);
@@ -186,7 +167,10 @@ impl Kind {
         Ok(match event.text("type").ok_or("type")?.as_str() {
             "message" => Kind::Message(IncomingMessage::parse(&event.object("message"))?),
             "postback" => {
-                Kind::Postback { data: event.object("postback").text("data").ok_or("postback.data")? }
+                let postback = event.object("postback");
+                let params = postback.object("params");
+                let picked = ["date", "time", "datetime"].into_iter().find_map(|name| params.text(name));
+                Kind::Postback { data: postback.text("data").ok_or("postback.data")?, picked }
             }
             "follow" => Kind::Follow,
             "unfollow" => Kind::Unfollow,
@@ -201,7 +185,7 @@ impl Kind {
         match self {
             Kind::Message(IncomingMessage::Text(_)) => "text",
             Kind::Message(IncomingMessage::Location { .. }) => "location",
-            Kind::Message(IncomingMessage::Other(_)) => "message",
+            Kind::Message(_) => "message",
             Kind::Postback { .. } => "postback",
             Kind::Follow => "follow",
             Kind::Unfollow => "unfollow",
@@ -211,80 +195,6 @@ impl Kind {
             Kind::Skipped(_) => "skipped",
         }
     }
-}
-
-impl IncomingMessage {
-    fn parse(message: &Fields<'_>) -> Result<IncomingMessage, &'static str> {
-        Ok(match message.text("type").ok_or("message.type")?.as_str() {
-            "text" => IncomingMessage::Text(TextMessage::parse(message)?),
-            "location" => IncomingMessage::Location {
-                address: message.text("address"),
-                latitude: message.get("latitude").ok_or("message.latitude")?,
-                longitude: message.get("longitude").ok_or("message.longitude")?,
-            },
-            other => IncomingMessage::Other(type_name(other)),
-        })
-    }
-}
-
-impl TextMessage {
-    fn parse(message: &Fields<'_>) -> Result<TextMessage, &'static str> {
-        let text = message.text("text").ok_or("message.text")?;
-        let mentionees: Vec<&RawValue> = message.object("mention").list("mentionees");
-        let bot_mention = |mentionee: &RawValue| {
-            let fields = Fields::of(mentionee.get());
-            fields.get("isSelf").filter(|is_self| *is_self)?;
-            byte_range(&text, fields.get("index")?, fields.get("length")?)
-        };
-        let mut bot_mentions: Vec<_> = mentionees.into_iter().filter_map(bot_mention).collect();
-        bot_mentions.sort_unstable_by_key(|range| (range.start, range.end));
-        Ok(TextMessage { text, bot_mentions })
-    }
-
-    /// The whole text.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// Whether it mentions the bot.
-    pub fn mentions_bot(&self) -> bool {
-        !self.bot_mentions.is_empty()
-    }
-
-    /// The text without the mentions of the bot. A blank is left in the place of each, so that the words beside it stay apart.
-    pub fn without_bot_mentions(&self) -> String {
-        let (mut text, mut end) = (String::with_capacity(self.text.len()), 0);
-        for mention in &self.bot_mentions {
-            text.push_str(self.text.get(end..mention.start).unwrap_or_default());
-            text.push(' ');
-            end = end.max(mention.end);
-        }
-        text + self.text.get(end..).unwrap_or_default()
-    }
-}
-
-impl<T: Into<String>> From<T> for TextMessage {
-    fn from(text: T) -> TextMessage {
-        TextMessage { text: text.into(), bot_mentions: Vec::new() }
-    }
-}
-
-/// The bytes of `text` that these UTF-16 units are; `None` if there are no such units, or if they begin or end within a
-/// character.
-fn byte_range(text: &str, index: usize, length: usize) -> Option<Range<usize>> {
-    let end = index.checked_add(length).filter(|_| length > 0)?;
-    Some(byte_at(text, index)?..byte_at(text, end)?)
-}
-
-fn byte_at(text: &str, unit: usize) -> Option<usize> {
-    let mut units = 0;
-    for (at, c) in text.char_indices() {
-        if units >= unit {
-            return (units == unit).then_some(at);
-        }
-        units += c.len_utf16();
-    }
-    (units == unit).then_some(text.len())
 }
 
 impl Chat {
@@ -308,37 +218,9 @@ impl Chat {
     }
 }
 
-/// A type that LINE may add is a plain word; anything else is replaced, because the name may get into a log.
-fn type_name(name: &str) -> String {
-    let plain = name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphabetic());
-    if plain { name.to_owned() } else { "?".to_owned() }
-}
-
-/// The fields of a JSON object, not yet decoded; no fields if it is not an object. Of duplicate fields the last counts, as
-/// in most parsers.
-#[derive(Default)]
-struct Fields<'a>(BTreeMap<String, &'a RawValue>);
-
-impl<'a> Fields<'a> {
-    fn of(json: &'a str) -> Fields<'a> {
-        Fields(serde_json::from_str(json).unwrap_or_default())
-    }
-
-    fn object(&self, name: &str) -> Fields<'a> {
-        self.0.get(name).map(|value| Fields::of(value.get())).unwrap_or_default()
-    }
-
-    fn list<T: Deserialize<'a>>(&self, name: &str) -> Vec<T> {
-        self.0.get(name).and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default()
-    }
-
-    fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        serde_json::from_str(self.0.get(name)?.get()).ok()
-    }
-
-    /// An empty text counts as missing.
-    fn text(&self, name: &str) -> Option<String> {
-        self.get(name).filter(|text: &String| !text.is_empty())
+impl fmt::Debug for WebhookBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookBody").field("events", &self.events).finish_non_exhaustive()
     }
 }
 
@@ -361,22 +243,6 @@ impl fmt::Debug for Kind {
             Kind::Skipped(field) => write!(f, "Skipped(no {field})"),
             _ => f.write_str(self.label()),
         }
-    }
-}
-
-impl fmt::Debug for IncomingMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            IncomingMessage::Text(text) => text.fmt(f),
-            IncomingMessage::Location { .. } => f.write_str("Location(…)"),
-            IncomingMessage::Other(name) => write!(f, "Other({name})"),
-        }
-    }
-}
-
-impl fmt::Debug for TextMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Text({} bytes)", self.text.len())
     }
 }
 

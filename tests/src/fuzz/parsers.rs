@@ -127,7 +127,7 @@ pub fn chat_sentence(bytes: &[u8]) {
                 latitude: f64::from_bits(bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))),
                 longitude: 121.5,
             }),
-            Kind::Postback { data: text.to_string() },
+            Kind::Postback { data: text.to_string(), picked: None },
         ] {
             let event = Event {
                 webhook_event_id: None,

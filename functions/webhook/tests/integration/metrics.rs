@@ -127,6 +127,21 @@ async fn dedupe_redeliveries_forecasts_replies_and_failures_are_counted() {
     assert_eq!(bot.deliver(&[lacking]).await, 200);
     assert_eq!(of_series(skipped), 1);
 
+    // What the bot does not read is a message that it skips.
+    let unread = r#"line_webhook_events_total{event_type="message",outcome="skipped"}"#;
+    assert_eq!(of_series(unread), 0);
+    for message in [
+        serde_json::json!({"type": "sticker", "id": "1", "packageId": "446", "stickerId": "1988"}),
+        serde_json::json!({"type": "image", "id": "2", "contentProvider": {"type": "line"}}),
+        serde_json::json!({"type": "somethingNew", "id": "3"}),
+    ] {
+        assert_eq!(
+            bot.deliver(&[event(&user(), serde_json::json!({"type": "message", "message": message}))]).await,
+            200
+        );
+    }
+    assert_eq!(of_series(unread), 3);
+
     // A store that nobody answers for: the lock is not taken, and the work goes on.
     let failed_open = r#"processing_lock_acquire_total{source_type="user",status="failed_open"}"#;
     let before = (of_series(failed_open), counted("kv_error_total"));

@@ -1,63 +1,68 @@
-//! What LINE accepts as a reply, written independently of the code that builds replies, so that they do not share an error.
+//! What LINE accepts, written independently of the code that builds requests, so that they do not share an error.
 
 use serde_json::{Map, Value};
+
+use super::messages;
 
 /// The wrong properties, each with what is wrong.
 pub(super) type Errors = Vec<(String, &'static str)>;
 
 /// What is wrong with the body of a reply.
-pub(super) fn errors(body: &Value) -> Errors {
+pub(super) fn of_reply(body: &Value) -> Errors {
     let mut errors = Errors::new();
-    let Some(reply) = object(body, "", &["replyToken", "messages", "notificationDisabled"], &mut errors)
-    else {
-        return errors;
-    };
-    text(reply, "", "replyToken", 1, usize::MAX, &mut errors);
-    optional_bool(reply, "notificationDisabled", &mut errors);
-    for (at, message) in list(reply, "", "messages", 5, &mut errors) {
-        let fields = ["type", "text", "quickReply"];
-        let Some(message) = object(message, &at, &fields, &mut errors) else { continue };
-        one_of(message, &at, &["text"], &mut errors);
-        text(message, &at, "text", 1, 5000, &mut errors);
-        if let Some(quick_reply) = message.get("quickReply") {
-            let at = format!("{at}.quickReply");
-            let Some(quick_reply) = object(quick_reply, &at, &["items"], &mut errors) else { continue };
-            for (at, item) in list(quick_reply, &at, "items", 13, &mut errors) {
-                let Some(item) = object(item, &at, &["type", "action"], &mut errors) else { continue };
-                one_of(item, &at, &["action"], &mut errors);
-                action(item.get("action").unwrap_or(&Value::Null), &format!("{at}.action"), &mut errors);
-            }
-        }
+    let fields = ["replyToken", "messages", "notificationDisabled"];
+    if let Some(reply) = object(body, "", &fields, &mut errors) {
+        text(reply, "", "replyToken", 1, usize::MAX, &mut errors);
+        check_messages(reply, &mut errors);
     }
     errors
 }
 
-fn action(action: &Value, at: &str, errors: &mut Errors) {
-    let own: &[&str] = match action["type"].as_str() {
-        Some("message") => &["text"],
-        Some("uri") => &["uri"],
-        Some("postback") => &["data", "displayText"],
-        _ => &[],
-    };
-    let Some(action) = object(action, at, &[&["type", "label"], own].concat(), errors) else { return };
-    one_of(action, at, &["message", "location", "uri", "postback"], errors);
-    text(action, at, "label", 1, 20, errors);
-    for name in own {
-        match *name {
-            // The one field that may be left out.
-            "displayText" if !action.contains_key("displayText") => {}
-            "uri" => text(action, at, "uri", 1, 1000, errors),
-            name => text(action, at, name, 1, 300, errors),
-        }
+/// What is wrong with the body of a push.
+pub(super) fn of_push(body: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let fields = ["to", "messages", "notificationDisabled", "customAggregationUnits"];
+    if let Some(push) = object(body, "", &fields, &mut errors) {
+        text(push, "", "to", 1, usize::MAX, &mut errors);
+        check_messages(push, &mut errors);
     }
-    let is_known =
-        |uri: &str| ["http:", "https:", "line:", "tel:"].iter().any(|scheme| uri.starts_with(scheme));
-    if action.get("uri").and_then(Value::as_str).is_some_and(|uri| !is_known(uri)) {
-        errors.push((format!("{at}.uri"), "invalid uri scheme"));
+    errors
+}
+
+fn check_messages(body: &Map<String, Value>, errors: &mut Errors) {
+    if body.get("notificationDisabled").is_some_and(|value| !value.is_boolean()) {
+        errors.push(("notificationDisabled".to_owned(), "must be true or false"));
+    }
+    for (at, message) in list(body, "", "messages", 5, errors) {
+        messages::check(message, &at, errors);
     }
 }
 
-fn object<'a>(
+/// What is wrong with the body of a loading animation.
+pub(super) fn of_loading(body: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let Some(loading) = object(body, "", &["chatId", "loadingSeconds"], &mut errors) else {
+        return errors;
+    };
+    // A group's id begins with C, a room's with R.
+    if !loading.get("chatId").and_then(Value::as_str).is_some_and(|id| id.starts_with('U')) {
+        errors.push(("chatId".to_owned(), "must be the id of a user"));
+    }
+    let is_step = |value: &Value| value.as_u64().is_some_and(|value| (1..=12).any(|n| n * 5 == value));
+    if loading.get("loadingSeconds").is_some_and(|value| !is_step(value)) {
+        errors.push(("loadingSeconds".to_owned(), "must be 5 to 60, in steps of 5"));
+    }
+    errors
+}
+
+/// Whether a retry key is a UUID.
+pub(super) fn is_uuid(key: &str) -> bool {
+    let groups: Vec<&str> = key.split('-').collect();
+    groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12])
+        && groups.concat().chars().all(|c| c.is_ascii_hexdigit())
+}
+
+pub(super) fn object<'a>(
     value: &'a Value,
     at: &str,
     known: &[&str],
@@ -74,7 +79,7 @@ fn object<'a>(
 }
 
 /// One to `most` elements, each with its path.
-fn list<'a>(
+pub(super) fn list<'a>(
     object: &'a Map<String, Value>,
     at: &str,
     name: &str,
@@ -90,25 +95,26 @@ fn list<'a>(
 }
 
 /// LINE's measure is UTF-16 units; where it is grapheme clusters this is stricter for some emoji.
-fn text(object: &Map<String, Value>, at: &str, name: &str, least: usize, most: usize, errors: &mut Errors) {
+pub(super) fn text(
+    object: &Map<String, Value>,
+    at: &str,
+    name: &str,
+    least: usize,
+    most: usize,
+    errors: &mut Errors,
+) {
     let length = object.get(name).and_then(Value::as_str).map(|text| text.encode_utf16().count());
     if !length.is_some_and(|length| (least..=most).contains(&length)) {
         errors.push((path(at, name), "must be a text, not empty and within its limit"));
     }
 }
 
-fn one_of(object: &Map<String, Value>, at: &str, types: &[&str], errors: &mut Errors) {
+pub(super) fn one_of(object: &Map<String, Value>, at: &str, types: &[&str], errors: &mut Errors) {
     if !object.get("type").and_then(Value::as_str).is_some_and(|name| types.contains(&name)) {
         errors.push((path(at, "type"), "unknown type"));
     }
 }
 
-fn optional_bool(object: &Map<String, Value>, name: &str, errors: &mut Errors) {
-    if object.get(name).is_some_and(|value| !value.is_boolean()) {
-        errors.push((name.to_owned(), "must be true or false"));
-    }
-}
-
-fn path(at: &str, name: &str) -> String {
+pub(super) fn path(at: &str, name: &str) -> String {
     if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
 }

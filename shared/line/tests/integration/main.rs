@@ -1,7 +1,11 @@
-//! Signatures, webhook types and replies.
+//! Signatures, webhook types, messages and calls.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
+mod calls;
+mod messages;
 mod official_sdks;
+mod push;
 mod reply;
 mod signature;
+mod support;
 mod webhook;

@@ -1,29 +1,235 @@
-//! LINE's own SDKs agree: on who signed a delivery, on how many events it has, and that our replies are replies.
+//! LINE's own SDKs agree: on who signed a delivery, on its events, on every message that is built here, and on every call.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use bytes::Bytes;
+use http::{Method, Request};
 use onetap_config::Secret;
+use onetap_line::push::retry_key;
 use onetap_line::signature::{sign, verify};
-use onetap_line::{Action, Message, Messages, Verdict, WebhookBody};
+use onetap_line::testing::MessagingApi;
+use onetap_line::webhook::{ContentProvider, IncomingMessage, Kind, Media};
+use onetap_line::{
+    Action, Card, DateTimePicker, Message, Messages, PickerMode, PushOutcome, Verdict, WebhookBody,
+};
 use serde_json::{Value, json};
+
+use crate::support::{TOKEN, client, soon};
 
 const SECRET: &str = "8c570fa6dd201bb328f1c1eac23a96d8";
 
 #[test]
 #[ignore = "needs node and @line/bot-sdk"]
 fn the_javascript_sdk_agrees() {
-    assert!(tools().join("node_modules/@line/bot-sdk").is_dir(), "@line/bot-sdk not found: run scripts/test");
-    agrees("node".into(), "sdk.mjs");
+    agrees(node(), "sdk.mjs");
 }
 
 #[test]
 #[ignore = "needs python and line-bot-sdk"]
 fn the_python_sdk_agrees() {
+    agrees(python(), "sdk.py");
+}
+
+#[test]
+#[ignore = "needs node and @line/bot-sdk"]
+fn the_javascript_sdk_makes_the_same_calls() {
+    makes_the_same_calls(&node(), "client.mjs");
+}
+
+#[test]
+#[ignore = "needs python and line-bot-sdk"]
+fn the_python_sdk_makes_the_same_calls_and_reads_every_message() {
+    let theirs = makes_the_same_calls(&python(), "client.py");
+    // Its models have every field that LINE documents and no other: one that it does not know would be lost.
+    assert_eq!(theirs["models"], json!(messages()));
+    assert_eq!(theirs["destination"], "U8e742f61d673");
+    let body = WebhookBody::parse(incoming().as_bytes()).unwrap();
+    assert_eq!(body.destination.as_deref(), Some("U8e742f61d673"));
+    let provider = |media: &Media| match media.provider {
+        ContentProvider::Line => "line",
+        ContentProvider::External { .. } => "external",
+        _ => "unknown",
+    };
+    let ours: Vec<Value> = body
+        .events
+        .iter()
+        .map(|event| match &event.kind {
+            Kind::Message(IncomingMessage::Image(media)) => json!(["image", media.id, provider(media)]),
+            Kind::Message(IncomingMessage::Video(media)) => json!(["video", media.id, provider(media)]),
+            Kind::Message(IncomingMessage::Audio(media)) => json!(["audio", media.id, provider(media)]),
+            Kind::Message(IncomingMessage::File { id, .. }) => json!(["file", id, null]),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(theirs["incoming"], json!(ours));
+}
+
+fn node() -> PathBuf {
+    assert!(tools().join("node_modules/@line/bot-sdk").is_dir(), "@line/bot-sdk not found: run scripts/test");
+    "node".into()
+}
+
+fn python() -> PathBuf {
     let python = tools().join("venv/bin/python");
     assert!(python.is_file(), "line-bot-sdk not found: run scripts/test");
-    agrees(python, "sdk.py");
+    python
+}
+
+/// Lets an SDK and our client call a Messaging API each, which must receive the same requests and give the same answers.
+/// Returns what the SDK made of them.
+fn makes_the_same_calls(program: &Path, script: &str) -> Value {
+    const USER: &str = "U4af4980629000000000000000000000a";
+    const MESSAGE: &str = "325708";
+    let start = || {
+        let api = MessagingApi::start(Secret::new(TOKEN)).unwrap();
+        api.put_content(MESSAGE, "image/png", (0..=255).cycle().take(70_000).collect::<Vec<u8>>());
+        api.put_profile(
+            USER,
+            json!({ "displayName": "小明🌧️", "language": "zh-TW", "pictureUrl": "https://example.com/p" }),
+        );
+        api.set_quota(Some(500));
+        api
+    };
+    // Each with at most five messages.
+    let pushes: Vec<(Messages, String)> = messages()
+        .chunks(5)
+        .enumerate()
+        .map(|(n, chunk)| {
+            let first = Messages::from(chunk[0].clone());
+            let messages = chunk[1..].iter().cloned().fold(first, Messages::and);
+            (messages, retry_key(&n.to_string()))
+        })
+        .collect();
+
+    let theirs = start();
+    let push =
+        |(messages, key): &(Messages, String)| json!({ "to": USER, "messages": messages, "retryKey": key });
+    let body = incoming();
+    let cases = json!({
+        "url": theirs.url(), "token": TOKEN, "userId": USER, "messageId": MESSAGE, "seconds": 20,
+        "messages": messages(), "pushes": pushes.iter().map(push).collect::<Vec<_>>(),
+        "secret": SECRET, "body": body, "signature": sign(&Secret::new(SECRET), body.as_bytes()),
+    });
+    let answer: Value = serde_json::from_slice(&run(program, script, &cases)).unwrap();
+
+    let ours = start();
+    let client = client(&ours.url(), TOKEN);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        for (messages, key) in &pushes {
+            assert_eq!(client.push(USER, messages, key, soon()).await.outcome, PushOutcome::Sent);
+        }
+        let (messages, key) = pushes.last().unwrap();
+        let again = client.push(USER, messages, key, soon()).await;
+        assert_eq!(again.outcome, PushOutcome::AlreadyAccepted);
+        assert_eq!(answer["again"], json!([409, again.accepted_request_id]), "{script}");
+        client.start_loading(USER, 20, soon()).await.unwrap();
+        let content = client.content(MESSAGE, 70_000, soon()).await.unwrap();
+        let hex: String = content.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(answer["content"], json!([hex, content.content_type]), "{script}");
+        let quota = client.quota(soon()).await.unwrap();
+        assert_eq!(answer["quota"], json!(["limited", quota.limit, quota.used]), "{script}");
+        let profile = client.profile(USER, soon()).await.unwrap();
+        let profile =
+            [Some(profile.display_name), profile.language, profile.picture_url, profile.status_message];
+        assert_eq!(answer["profile"], json!(profile), "{script}");
+        let bot = client.bot_info(soon()).await.unwrap();
+        assert_eq!(answer["bot"], json!([bot.user_id, bot.basic_id, bot.display_name]), "{script}");
+    });
+    let requests = |api: &MessagingApi| api.received().iter().map(shape).collect::<Vec<_>>();
+    assert_eq!(requests(&ours), requests(&theirs), "{script}");
+    assert!(ours.pushes() == theirs.pushes() && ours.loadings() == theirs.loadings(), "{script}");
+    answer
+}
+
+/// What of a request LINE looks at.
+fn shape(request: &Request<Bytes>) -> Value {
+    let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap());
+    let mut body = serde_json::from_slice(request.body()).unwrap_or(Value::Null);
+    if body["notificationDisabled"] == false {
+        // LINE's default, which the SDK for Python writes.
+        body.as_object_mut().unwrap().remove("notificationDisabled");
+    }
+    let media = header("content-type").filter(|_| request.method() == Method::POST);
+    json!({
+        "request": format!("{} {}", request.method(), request.uri()),
+        "authorization": header("authorization"),
+        "media": media.map(|media| media.split(';').next()),
+        "retry key": header("x-line-retry-key"),
+        "body": body,
+    })
+}
+
+/// Every message and action that can be built.
+fn messages() -> Vec<Message> {
+    let picker = |mode| DateTimePicker::new(mode);
+    let actions = || {
+        [
+            Some(Action::message("信義區", "台北市信義區")),
+            Action::uri("說明", "https://example.com/?a=b"),
+            Action::postback("住家", "action=weather&type=home"),
+            Action::clipboard("複製", "X-42"),
+            Action::date_time("日", "a=1", picker(PickerMode::Date).initial("2026-01-31").max("2026-12-31")),
+            Action::date_time("時", "a=2", picker(PickerMode::Time).min("09:00")),
+            Action::date_time("日時", "a=3", picker(PickerMode::DateTime)),
+            Some(Action::location("傳送位置")),
+            Some(Action::camera("相機")),
+            Some(Action::camera_roll("相簿")),
+        ]
+        .map(Option::unwrap)
+    };
+    let card = |text: &str| {
+        let card = Card::new(text.repeat(300)).title("標題").image("https://example.com/i.jpg");
+        actions().into_iter().fold(card.on_tap(Action::uri("看", "tel:0900")), Card::button)
+    };
+    let bubble = json!({
+        "type": "bubble",
+        "body": {
+            "type": "box", "layout": "vertical",
+            "contents": [{ "type": "text", "text": "您好", "weight": "bold" }],
+        },
+    });
+    let [yes, no, ..] = actions();
+    let messages = [
+        Some(Message::text("長🌧️".repeat(3000))),
+        Message::sticker("446", "1988"),
+        Message::image("https://example.com/o.jpg", "https://example.com/p.jpg"),
+        Message::location("臺北車站", "臺北市中正區", 25.0478, 121.517),
+        Message::buttons("選單", card("文")),
+        Message::buttons("選單", actions().into_iter().fold(Card::new("文字"), Card::button)),
+        Message::confirm("選單", "確定?", yes, no),
+        Message::carousel("選單", [card("一"), card("二")]),
+        Message::flex("選單", bubble.clone()),
+        Message::flex("選單", json!({ "type": "carousel", "contents": [bubble.clone(), bubble] })),
+    ];
+    let with_quick_replies = |message: Message| actions().into_iter().fold(message, Message::quick_reply);
+    let messages = messages.map(Option::unwrap);
+    messages.clone().into_iter().chain(messages.map(with_quick_replies)).collect()
+}
+
+/// A delivery of what users send that is no text.
+fn incoming() -> String {
+    let line = json!({ "type": "line" });
+    let external =
+        json!({ "type": "external", "originalContentUrl": "https://a/b", "previewImageUrl": "https://a/c" });
+    let events: Vec<Value> = [
+        json!({ "type": "image", "id": "1", "quoteToken": "q", "contentProvider": line }),
+        json!({ "type": "image", "id": "2", "quoteToken": "q", "contentProvider": external }),
+        json!({ "type": "video", "id": "3", "quoteToken": "q", "duration": 60_000, "contentProvider": line }),
+        json!({ "type": "audio", "id": "4", "duration": 60_000, "contentProvider": line }),
+        json!({ "type": "file", "id": "5", "fileName": "a.pdf", "fileSize": 2138 }),
+    ]
+    .map(|message| {
+        json!({
+            "type": "message", "webhookEventId": "01FZ74A0TDDPYRVKNK77XKC3ZR", "timestamp": 1_692_251_666_727_i64,
+            "deliveryContext": { "isRedelivery": false }, "mode": "active", "replyToken": "t",
+            "source": { "type": "user", "userId": "U4af4980629" }, "message": message,
+        })
+    })
+    .to_vec();
+    json!({ "destination": "U8e742f61d673", "events": events }).to_string()
 }
 
 fn agrees(program: PathBuf, script: &str) {

@@ -3,31 +3,12 @@
 use std::time::Duration;
 
 use onetap_config::{Secret, Variables};
-use onetap_line::message::limit;
-use onetap_line::testing::{Fault, MessagingApi};
-use onetap_line::{Action, Client, Config, Message, Messages, Outcome, Reply};
-use proptest::prelude::*;
+use onetap_line::testing::Fault;
+use onetap_line::{Action, Config, Message, Messages, Outcome, Reply};
 use serde_json::json;
 use tokio::time::Instant;
 
-fn start() -> (MessagingApi, Client) {
-    let api = MessagingApi::start(Secret::new("planted-access-token")).unwrap();
-    let client = client(&api.url(), "planted-access-token");
-    (api, client)
-}
-
-fn client(url: &str, token: &str) -> Client {
-    let config = Config { secrets: vec![], token: Secret::new(token), base_url: url.to_owned() };
-    Client::new(onetap_http::Client::new(), &config).unwrap()
-}
-
-fn hello() -> Messages {
-    Message::text("您好").into()
-}
-
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(60)
-}
+use crate::support::{client, config, hello, soon, start};
 
 #[tokio::test]
 async fn a_reply_is_sent_as_line_wants_it() {
@@ -223,7 +204,7 @@ async fn the_messaging_api_refuses_what_line_refuses() {
         reply(json!([text(&"a".repeat(5001))])),
         reply(json!([text(&"🌧".repeat(2501))])),
         reply(json!([{ "type": "text", "text": 5 }])),
-        reply(json!([{ "type": "sticker", "packageId": "1", "stickerId": "1" }])),
+        reply(json!([{ "type": "sticker", "packageId": "1" }])),
         reply(json!(["a"])),
         reply(json!([{ "type": "text", "text": "a", "quickReply": {} }])),
         quick(location(), 0),
@@ -242,38 +223,18 @@ async fn the_messaging_api_refuses_what_line_refuses() {
         assert_eq!(post("/v2/bot/message/reply", "application/json", body.clone()).await, 400, "{body:.120}");
     }
     let good = quick(location(), 13);
-    assert_eq!(post("/v2/bot/message/push", "application/json", good.clone()).await, 404);
+    assert_eq!(post("/v2/bot/message/multicast", "application/json", good.clone()).await, 404);
+    assert_eq!(post("/v2/bot/message/push", "application/json", good.clone()).await, 400);
+    assert_eq!(post("/v2/bot/info", "application/json", good.clone()).await, 405);
     assert_eq!(post("/v2/bot/message/reply", "text/plain", good.clone()).await, 415);
     assert_eq!(post("/v2/bot/message/reply", "application/json; charset=utf-8", good).await, 200);
-}
-
-#[test]
-fn what_is_too_long_ends_in_an_ellipsis_at_a_whole_character() {
-    let long = |text: &str, times: usize| Message::text(text.repeat(times)).as_text().to_owned();
-    assert_eq!(long("a", limit::TEXT), "a".repeat(limit::TEXT));
-    assert_eq!(long("a", limit::TEXT + 1), "a".repeat(limit::TEXT - 1) + "…");
-    assert_eq!(long("🌧", limit::TEXT / 2), "🌧".repeat(limit::TEXT / 2));
-    // Two units each: one unit of room is left over before the ellipsis.
-    assert_eq!(long("🌧", limit::TEXT / 2 + 1), "🌧".repeat(limit::TEXT / 2 - 1) + "…");
-    assert_eq!(Message::text("").as_text(), "…");
-}
-
-#[test]
-fn what_cannot_be_cut_is_no_action() {
-    assert_eq!(Action::postback("a", "x".repeat(limit::DATA + 1)), None);
-    assert_eq!(Action::postback("a", ""), None);
-    assert_eq!(Action::uri("a", "javascript:alert(1)"), None);
-    assert_eq!(Action::uri("a", format!("https://{}", "x".repeat(limit::URI))), None);
-    let bare = Message::text("a").quick_reply(None).quick_reply(Action::uri("a", "nonsense"));
-    assert_eq!(serde_json::to_value(bare).unwrap(), json!({ "type": "text", "text": "a" }));
 }
 
 #[test]
 fn no_debug_shows_a_word_or_a_token() {
     let (api, client) = start();
     let message = Message::text("planted").quick_reply(Action::message("planted", "planted"));
-    let config =
-        Config { secrets: vec![Secret::new("planted")], token: Secret::new("planted"), base_url: api.url() };
+    let config = Config { secrets: vec![Secret::new("planted")], ..config(&api.url(), "planted") };
     let shown = format!(
         "{message:?} {:?} {client:?} {config:?} {api:?}",
         Action::postback("planted", "planted").unwrap()
@@ -294,10 +255,16 @@ fn the_configuration_names_the_variable_that_is_wrong() {
         secrets: vec![Secret::new("new"), Secret::new("old")],
         token: Secret::new("t/k+="),
         base_url: "https://api.line.me".to_owned(),
+        data_base_url: "https://api-data.line.me".to_owned(),
     };
     assert_eq!(read(&[secret, token]), Ok(expected.clone()));
-    let local = Config { base_url: "http://127.0.0.1:9/line".to_owned(), ..expected };
-    assert_eq!(read(&[secret, token, ("LINE_API_BASE_URL", "http://127.0.0.1:9/line/")]), Ok(local));
+    let (url, data_url) = ("http://127.0.0.1:9/line".to_owned(), "http://127.0.0.1:9/data".to_owned());
+    let (api, data) =
+        (("LINE_API_BASE_URL", "http://127.0.0.1:9/line/"), ("LINE_DATA_API_BASE_URL", &*data_url));
+    let local = Config { base_url: url.clone(), data_base_url: url, ..expected.clone() };
+    assert_eq!(read(&[secret, token, api]), Ok(local.clone()), "a stub serves both");
+    assert_eq!(read(&[secret, token, api, data]), Ok(Config { data_base_url: data_url.clone(), ..local }));
+    assert_eq!(read(&[secret, token, data]), Ok(Config { data_base_url: data_url.clone(), ..expected }));
     assert_eq!(read(&[token]), Err("LINE_CHANNEL_SECRET".to_owned()));
     assert_eq!(read(&[("LINE_CHANNEL_SECRET", " , "), token]), Err("LINE_CHANNEL_SECRET".to_owned()));
     assert_eq!(read(&[secret]), Err("LINE_CHANNEL_ACCESS_TOKEN".to_owned()));
@@ -306,40 +273,8 @@ fn the_configuration_names_the_variable_that_is_wrong() {
     let no_url = ["ftp://x", "nonsense", "https://", "http://x?q=1", "http://name:password@x", "/path"];
     let no_address = ["http://x:99999", "http://x:port", "http://x:", "http://[::1"];
     for wrong in no_url.into_iter().chain(no_address) {
-        let result = read(&[secret, token, ("LINE_API_BASE_URL", wrong)]);
-        assert_eq!(result, Err("LINE_API_BASE_URL".to_owned()), "{wrong}");
-    }
-}
-
-/// Any reply that can be built.
-fn any_messages() -> impl Strategy<Value = Messages> {
-    // Around every limit, with characters of one, two and more units.
-    let length = prop_oneof![0usize..30, 290usize..310, 990usize..1010, 4990usize..5010];
-    let words = ("[a長🌧]|👨‍👩‍👧|é", length).prop_map(|(character, length)| character.repeat(length));
-    let action = (0..4, words.clone(), words.clone()).prop_map(|(kind, label, text)| match kind {
-        0 => Some(Action::message(label, text)),
-        1 => Some(Action::location(label)),
-        2 => Action::uri(label, format!("https://example.com/{text}")),
-        _ => Action::postback(label, text),
-    });
-    let message = (words, prop::collection::vec(action, 0..20)).prop_map(|(text, actions)| {
-        actions.into_iter().fold(Message::text(text), |message, action| message.quick_reply(action))
-    });
-    prop::collection::vec(message, 1..8).prop_map(|messages| {
-        let mut messages = messages.into_iter();
-        let first = Messages::from(messages.next().unwrap());
-        messages.fold(first, Messages::and)
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn whatever_is_built_is_taken(messages in any_messages()) {
-        let (_api, client) = start();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let reply = runtime.block_on(async { client.reply("token", &messages, soon()).await });
-        prop_assert_eq!(reply.outcome, Outcome::Sent);
+        for name in ["LINE_API_BASE_URL", "LINE_DATA_API_BASE_URL"] {
+            assert_eq!(read(&[secret, token, (name, wrong)]), Err(name.to_owned()), "{wrong}");
+        }
     }
 }

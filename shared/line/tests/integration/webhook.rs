@@ -1,6 +1,6 @@
 //! What LINE delivers, and what it might.
 
-use onetap_line::webhook::{Chat, IncomingMessage, Kind, Mode, NotJson, Source};
+use onetap_line::webhook::{Chat, ContentProvider, IncomingMessage, Kind, Media, Mode, NotJson, Source};
 use onetap_line::{Event, WebhookBody};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -73,7 +73,19 @@ fn every_kind_is_told_apart_and_what_lacks_a_field_says_which() {
         (json!({ "message": { "type": "a b" } }), Kind::Message(IncomingMessage::Other("?".to_owned()))),
         (
             json!({ "type": "postback", "postback": { "data": "a=b" } }),
-            Kind::Postback { data: "a=b".to_owned() },
+            Kind::Postback { data: "a=b".to_owned(), picked: None },
+        ),
+        (
+            json!({ "type": "postback", "postback": { "data": "a", "params": { "datetime": "2026-01-31T09:30" } } }),
+            Kind::Postback { data: "a".to_owned(), picked: Some("2026-01-31T09:30".to_owned()) },
+        ),
+        (
+            json!({ "type": "postback", "postback": { "data": "a", "params": { "newRichMenuAliasId": "b" } } }),
+            Kind::Postback { data: "a".to_owned(), picked: None },
+        ),
+        (
+            json!({ "type": "postback", "postback": { "data": "a", "params": "2026-01-31" } }),
+            Kind::Postback { data: "a".to_owned(), picked: None },
         ),
         (json!({ "type": "follow", "replyToken": null }), Kind::Follow),
         (json!({ "type": "unfollow" }), Kind::Unfollow),
@@ -106,6 +118,79 @@ fn every_kind_is_told_apart_and_what_lacks_a_field_says_which() {
         assert!(event.kind == kind, "{change} is {:?}", event.kind);
         assert_eq!(event.webhook_event_id.as_deref(), Some("01FZ74A0TDDPYRVKNK77XKC3ZR"), "{change}");
     }
+}
+
+#[test]
+fn what_a_user_sent_has_the_id_to_fetch_it_and_counts_as_a_message() {
+    let text = |text: &str| text.to_owned();
+    let media = |provider, duration_ms| Media { id: text("325708"), provider, duration_ms };
+    let external =
+        json!({ "type": "external", "originalContentUrl": "https://a/b", "previewImageUrl": "https://a/c" });
+    for (message, expected) in [
+        (
+            json!({ "type": "sticker", "id": "1", "packageId": "446", "stickerId": "1988", "keywords": ["cony"] }),
+            IncomingMessage::Sticker { package_id: text("446"), sticker_id: text("1988") },
+        ),
+        (
+            json!({ "type": "image", "id": "325708", "contentProvider": { "type": "line" }, "quoteToken": "q" }),
+            IncomingMessage::Image(media(ContentProvider::Line, None)),
+        ),
+        (
+            json!({ "type": "image", "id": "325708" }),
+            IncomingMessage::Image(media(ContentProvider::Line, None)),
+        ),
+        (
+            json!({ "type": "video", "id": "325708", "duration": 60_000, "contentProvider": external }),
+            IncomingMessage::Video(media(
+                ContentProvider::External {
+                    url: text("https://a/b"),
+                    preview_url: Some(text("https://a/c")),
+                },
+                Some(60_000),
+            )),
+        ),
+        (
+            json!({ "type": "audio", "id": "325708", "duration": "long", "contentProvider": { "type": "new" } }),
+            IncomingMessage::Audio(media(ContentProvider::Unknown, None)),
+        ),
+        (
+            json!({ "type": "audio", "id": "325708", "duration": 1, "contentProvider": { "type": "external" } }),
+            IncomingMessage::Audio(media(ContentProvider::Unknown, Some(1))),
+        ),
+        (
+            json!({ "type": "file", "id": "325708", "fileName": "a.pdf", "fileSize": 2138 }),
+            IncomingMessage::File { id: text("325708"), name: Some(text("a.pdf")), size: Some(2138) },
+        ),
+        (
+            json!({ "type": "file", "id": "325708", "fileName": 5, "fileSize": -1 }),
+            IncomingMessage::File { id: text("325708"), name: None, size: None },
+        ),
+        (
+            json!({ "type": "sticker", "id": "1", "packageId": "446" }),
+            IncomingMessage::Other(text("sticker")),
+        ),
+        (json!({ "type": "image", "id": 325_708 }), IncomingMessage::Other(text("image"))),
+        (json!({ "type": "file", "fileName": "a.pdf" }), IncomingMessage::Other(text("file"))),
+    ] {
+        let event = event(json!({ "message": message }));
+        assert!(event.kind == Kind::Message(expected), "{message} is {:?}", event.kind);
+        assert_eq!(event.kind.label(), "message", "{message}");
+        let shown = format!("{:?}", event.kind);
+        for word in ["325708", "https", "a.pdf", "1988"] {
+            assert!(!shown.contains(word), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_body_says_which_bot_it_is_for() {
+    let body = |body: Value| WebhookBody::parse(body.to_string().as_bytes()).unwrap().destination;
+    assert_eq!(
+        body(json!({ "destination": "U8e742f61d673", "events": [] })).as_deref(),
+        Some("U8e742f61d673")
+    );
+    assert_eq!(body(json!({ "destination": "", "events": [] })), None);
+    assert_eq!(body(json!({ "events": [{ "type": "follow" }] })), None);
 }
 
 #[test]
@@ -188,8 +273,22 @@ fn a_broken_event_never_fails_its_neighbours() {
 
 #[test]
 fn json_without_events_has_none_and_what_is_no_json_is_refused() {
-    for body in [r#"{"destination":"U","events":[]}"#, "{}", "[]", "5", "null", r#"{"events":5}"#, " \n{} "] {
-        assert_eq!(WebhookBody::parse(body.as_bytes()), Ok(WebhookBody { events: vec![] }), "{body}");
+    for body in [
+        r#"{"destination":"U","events":[]}"#,
+        r#"{"destination":5}"#,
+        "{}",
+        "[]",
+        "5",
+        "null",
+        r#"{"events":5}"#,
+        " \n{} ",
+    ] {
+        let destination = body.contains("\"U\"").then(|| "U".to_owned());
+        assert_eq!(
+            WebhookBody::parse(body.as_bytes()),
+            Ok(WebhookBody { destination, events: vec![] }),
+            "{body}"
+        );
     }
     let wrong: [&[u8]; 9] = [
         b"",
@@ -220,7 +319,7 @@ fn a_hundred_events_stay_in_their_order() {
 fn debug_shows_nobody_and_no_words() {
     let shown = format!(
         "{:?} {:?} {:?}",
-        WebhookBody { events: vec![event(json!({}))] },
+        WebhookBody { destination: Some("planted".to_owned()), events: vec![event(json!({}))] },
         event(json!({ "type": "postback", "postback": { "data": "planted=1" } })),
         event(
             json!({ "message": { "type": "location", "address": "planted", "latitude": 25.5, "longitude": 1 } })

@@ -1,0 +1,260 @@
+//! Messages to send. Whatever is built here is within LINE's limits, so that LINE does not refuse it: what is too long is cut,
+//! and what cannot be cut yields `None`. Only [`Message::raw`] leaves the limits to its caller.
+
+mod action;
+mod json;
+mod template;
+
+use std::fmt;
+
+pub use action::{Action, DateTimePicker, PickerMode};
+use json::{Ordered, depth};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
+pub use template::Card;
+
+/// LINE's limits. Most are in UTF-16 units; labels, the texts of actions and those of templates LINE counts in grapheme
+/// clusters, of which there are never more than units, so that the one measure serves for all.
+pub mod limit {
+    /// Messages in a reply or push.
+    pub const MESSAGES: usize = 5;
+    /// Units of a message's text.
+    pub const TEXT: usize = 5000;
+    /// Quick replies under a message.
+    pub const QUICK_REPLIES: usize = 13;
+    /// Units of an action's label.
+    pub const LABEL: usize = 20;
+    /// Units of the text that an action sends or shows.
+    pub const ACTION_TEXT: usize = 300;
+    /// Units of a postback's data.
+    pub const DATA: usize = 300;
+    /// Units of an address to open.
+    pub const URI: usize = 1000;
+    /// Units of the text that an action copies.
+    pub const CLIPBOARD_TEXT: usize = 1000;
+    /// Units of the address of an image.
+    pub const IMAGE_URL: usize = 2000;
+    /// Units of a location's title, and of its address.
+    pub const LOCATION_TEXT: usize = 100;
+    /// Digits of a sticker's id, and of its package's. LINE's are shorter.
+    pub const STICKER_ID: usize = 20;
+    /// Units of the text that stands for a template or a Flex message in the list of chats.
+    pub const ALT_TEXT: usize = 1500;
+    /// Units of a card's title.
+    pub const CARD_TITLE: usize = 40;
+    /// Units of a card's text beside a title or an image.
+    pub const CARD_TEXT_WITH_TITLE: usize = 60;
+    /// Units of the text of a buttons template without title and image.
+    pub const BUTTONS_TEXT: usize = 160;
+    /// Buttons of a buttons template.
+    pub const BUTTONS: usize = 4;
+    /// Units of the text of a carousel's column without title and image.
+    pub const COLUMN_TEXT: usize = 120;
+    /// Buttons of a carousel's column.
+    pub const COLUMN_BUTTONS: usize = 3;
+    /// Columns of a carousel.
+    pub const COLUMNS: usize = 10;
+    /// Units of the text of a confirm template.
+    pub const CONFIRM_TEXT: usize = 240;
+    /// Bytes of the JSON of a Flex bubble.
+    pub const FLEX_BUBBLE_BYTES: usize = 30_000;
+    /// Bytes of the JSON of a Flex carousel.
+    pub const FLEX_CAROUSEL_BYTES: usize = 50_000;
+    /// Bubbles of a Flex carousel.
+    pub const FLEX_BUBBLES: usize = 12;
+    /// Levels of a message's JSON. A message that is kept must also be readable again, and JSON parsers limit the depth.
+    pub const DEPTH: usize = 64;
+}
+
+/// One to five messages, sent as one reply or push.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Messages(Vec<Message>);
+
+impl Messages {
+    /// Adds a message, if there are fewer than five.
+    #[must_use]
+    pub fn and(mut self, message: Message) -> Messages {
+        self.0.push(message);
+        self.0.truncate(limit::MESSAGES);
+        self
+    }
+}
+
+impl From<Message> for Messages {
+    fn from(message: Message) -> Messages {
+        Messages(vec![message])
+    }
+}
+
+/// A message, with quick replies or without. `Debug` shows its type, and nothing of its content.
+///
+/// It serializes to LINE's JSON, always in the same order of keys, and back to the same message.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message(Value);
+
+impl Message {
+    /// A message with this text. A text that is too long for LINE is cut and ends in an ellipsis; an empty text, which LINE
+    /// refuses, becomes an ellipsis.
+    pub fn text(text: impl Into<String>) -> Message {
+        Message(json!({ "type": "text", "text": fit(text.into(), limit::TEXT) }))
+    }
+
+    /// A message with exactly this text; `None` where LINE would refuse it, because it is empty or too long.
+    pub fn whole_text(text: impl Into<String>) -> Option<Message> {
+        let text = text.into();
+        (1..=limit::TEXT).contains(&units(&text)).then(|| Message::text(text))
+    }
+
+    /// A sticker, of those that LINE lets bots send. `None` if an id is not a decimal number.
+    pub fn sticker(package_id: impl Into<String>, sticker_id: impl Into<String>) -> Option<Message> {
+        let (package_id, sticker_id) = (package_id.into(), sticker_id.into());
+        let is_id = |id: &str| {
+            (1..=limit::STICKER_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        (is_id(&package_id) && is_id(&sticker_id))
+            .then(|| Message(json!({ "type": "sticker", "packageId": package_id, "stickerId": sticker_id })))
+    }
+
+    /// An image that LINE loads from `url`, and a smaller one that the chat shows at first. `None` unless both are
+    /// percent-encoded `https` addresses within LINE's limit.
+    pub fn image(url: impl Into<String>, preview_url: impl Into<String>) -> Option<Message> {
+        let (url, preview_url) = (url.into(), preview_url.into());
+        (is_image_url(&url) && is_image_url(&preview_url)).then(|| {
+            Message(json!({ "type": "image", "originalContentUrl": url, "previewImageUrl": preview_url }))
+        })
+    }
+
+    /// A place on the map. Title and address are cut; `None` for degrees that are not on the globe.
+    pub fn location(
+        title: impl Into<String>,
+        address: impl Into<String>,
+        latitude: f64,
+        longitude: f64,
+    ) -> Option<Message> {
+        let is_on_globe = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
+        is_on_globe.then(|| {
+            Message(json!({
+                "type": "location",
+                "title": fit(title.into(), limit::LOCATION_TEXT),
+                "address": fit(address.into(), limit::LOCATION_TEXT),
+                "latitude": latitude,
+                "longitude": longitude,
+            }))
+        })
+    }
+
+    /// A Flex message: `contents` is a bubble or a carousel of bubbles, as LINE's Flex Message Simulator shows them.
+    /// `alt_text` is what notifications and the list of chats show. `None` if `contents` is neither, or larger than LINE
+    /// allows. What is in a bubble is the caller's.
+    pub fn flex(alt_text: impl Into<String>, contents: Value) -> Option<Message> {
+        let is_bubble = |contents: &Value| contents["type"] == "bubble";
+        let max_bytes = match contents["type"].as_str()? {
+            "bubble" => limit::FLEX_BUBBLE_BYTES,
+            "carousel" => {
+                let bubbles = contents["contents"].as_array()?;
+                let is_carousel = (1..=limit::FLEX_BUBBLES).contains(&bubbles.len())
+                    && bubbles
+                        .iter()
+                        .all(|bubble| is_bubble(bubble) && fits(bubble, limit::FLEX_BUBBLE_BYTES));
+                is_carousel.then_some(limit::FLEX_CAROUSEL_BYTES)?
+            }
+            _ => return None,
+        };
+        if !fits(&contents, max_bytes) {
+            return None;
+        }
+        let alt_text = fit(alt_text.into(), limit::ALT_TEXT);
+        Message::raw(json!({ "type": "flex", "altText": alt_text, "contents": contents }))
+    }
+
+    /// A message as LINE's reference describes it, for what has no constructor here. `None` if it is no object with a
+    /// `type`, or nested too deeply. LINE's limits are the caller's.
+    pub fn raw(json: Value) -> Option<Message> {
+        let has_type = json.get("type").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+        (has_type && depth(&json) <= limit::DEPTH).then_some(Message(json))
+    }
+
+    /// The text of a text message.
+    pub fn as_text(&self) -> Option<&str> {
+        if self.0["type"] == "text" { self.0["text"].as_str() } else { None }
+    }
+
+    /// The message as LINE gets it.
+    pub fn as_json(&self) -> &Value {
+        &self.0
+    }
+
+    /// Adds a quick reply, unless it is `None` or there are thirteen already.
+    #[must_use]
+    pub fn quick_reply(mut self, action: impl Into<Option<Action>>) -> Message {
+        if let (Some(action), Value::Object(message)) = (action.into(), &mut self.0) {
+            let quick_reply = message.entry("quickReply").or_insert_with(|| json!({ "items": [] }));
+            let items = quick_reply.get_mut("items").and_then(Value::as_array_mut);
+            if let Some(items) = items.filter(|items| items.len() < limit::QUICK_REPLIES) {
+                items.push(json!({ "type": "action", "action": action.into_json() }));
+            }
+        }
+        self
+    }
+}
+
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Ordered(&self.0).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Message, D::Error> {
+        let message = Message::raw(Value::deserialize(deserializer)?);
+        message.ok_or_else(|| D::Error::custom("a message is an object with a type"))
+    }
+}
+
+/// The length in UTF-16 units, as LINE counts it.
+fn units(text: &str) -> usize {
+    text.encode_utf16().count()
+}
+
+/// `text`, cut so that it fits into `limit` units with an ellipsis at its end.
+fn fit(mut text: String, limit: usize) -> String {
+    if !text.is_empty() && units(&text) <= limit {
+        return text;
+    }
+    let mut used = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        used += c.len_utf16();
+        used > limit - 1
+    });
+    text.truncate(end.map_or(text.len(), |(at, _)| at));
+    text.push('…');
+    text
+}
+
+/// Whether the JSON has no more than `max_bytes`. Such JSON may come from outside: what is too deep is not written at all.
+fn fits(json: &Value, max_bytes: usize) -> bool {
+    depth(json) <= limit::DEPTH && serde_json::to_vec(json).is_ok_and(|bytes| bytes.len() <= max_bytes)
+}
+
+/// LINE loads images over `https` only, and wants their addresses percent-encoded.
+fn is_image_url(url: &str) -> bool {
+    let is_https =
+        url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    is_https && url.len() <= limit::IMAGE_URL && url.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quick_replies = self.0["quickReply"]["items"].as_array().map_or(0, Vec::len);
+        match self.as_text() {
+            Some(text) => write!(f, "Message({} bytes, {quick_replies} quick replies)", text.len()),
+            None => {
+                const KNOWN: [&str; 5] = ["sticker", "image", "location", "template", "flex"];
+                let known = KNOWN.into_iter().find(|name| self.0["type"] == *name);
+                write!(f, "Message({}, {quick_replies} quick replies)", known.unwrap_or("raw"))
+            }
+        }
+    }
+}
