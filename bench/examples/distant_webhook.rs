@@ -9,7 +9,6 @@ use onetap_config::Variables;
 use onetap_http::Client;
 use onetap_store::{Observed, Upstash};
 use tokio_rustls::rustls::RootCertStore;
-use webhook::Webhook;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -24,8 +23,7 @@ async fn main() -> Result<(), Error> {
     let http = Client::with_roots(roots.roots);
     let weather = onetap_weather::Config::from_variables(&variables)?.open(&http);
     let store = Arc::new(Observed::new(Arc::new(store)));
-    let webhook =
-        Webhook::new(store, Arc::new(weather), &http, webhook::Config::from_variables(&variables)?)?;
+    let webhook = webhook::on(store, Arc::new(weather), &http, webhook::Config::from_variables(&variables)?)?;
     let answer = service_fn(async |request| Ok::<_, Infallible>(webhook.handle(request).await));
     match std::env::var("BENCH_WARM_UP")?.as_str() {
         "warmed up before the first poll" => {

@@ -8,7 +8,6 @@ use job_events::JobEvents;
 use onetap_config::{ConfigError, Variables};
 use onetap_store::config::{Config, open};
 use queue_consumer::QueueConsumer;
-use webhook::Webhook;
 
 use crate::{Finding, Report};
 
@@ -20,7 +19,7 @@ type Read = fn(&Variables<'_>) -> Result<(), ConfigError>;
 const STORE: Read = |variables| open(&Config::from_variables(variables)?).map(drop);
 
 const FUNCTIONS: [(&str, Read); 4] = [
-    ("webhook", |variables| Webhook::from_variables(variables).map(drop)),
+    ("webhook", |variables| webhook::from_variables(variables).map(drop)),
     ("edit-last-transaction", |variables| EditLastTransaction::from_variables(variables).map(drop)),
     ("queue-consumer", |variables| QueueConsumer::from_variables(variables).map(drop)),
     ("job-events", |variables| JobEvents::from_variables(variables).map(drop)),

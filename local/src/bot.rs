@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lambda_http::{Body, Request, Response};
-use onetap_bot::Bot;
+use onetap_bot::{Bot, Webhook};
 use onetap_config::{ConfigError, Variables};
 use onetap_http::Client;
 use onetap_store::Store;
@@ -14,44 +14,47 @@ use onetap_store::Store;
 #[async_trait]
 pub(crate) trait AnyWebhook: Send + Sync {
     async fn handle(&self, request: Request) -> Response<Body>;
+
+    /// The text of the reply to an event that finds the processing lock held.
+    fn busy_text(&self) -> Option<String>;
 }
 
 #[async_trait]
-impl<B: Bot> AnyWebhook for onetap_bot::Webhook<B> {
+impl<B: Bot> AnyWebhook for Webhook<B> {
     async fn handle(&self, request: Request) -> Response<Body> {
-        onetap_bot::Webhook::handle(self, request).await
+        Webhook::handle(self, request).await
+    }
+
+    fn busy_text(&self) -> Option<String> {
+        self.busy_reply()?.as_text().map(str::to_owned)
     }
 }
 
-#[async_trait]
-impl AnyWebhook for webhook::Webhook {
-    async fn handle(&self, request: Request) -> Response<Body> {
-        webhook::Webhook::handle(self, request).await
-    }
-}
-
-/// A webhook, and what it says to an event that finds the processing lock held.
-pub(crate) struct Opened {
-    pub(crate) webhook: Box<dyn AnyWebhook>,
-    pub(crate) busy: Option<String>,
-}
-
-type Open =
-    dyn FnOnce(Arc<dyn Store>, &Variables<'_>, &Client, onetap_bot::Config) -> Result<Opened, ConfigError>;
+type Open = dyn FnOnce(
+    Arc<dyn Store>,
+    &Variables<'_>,
+    &Client,
+    onetap_bot::Config,
+) -> Result<Box<dyn AnyWebhook>, ConfigError>;
 
 /// A bot of your own in the place of the bundle's.
-pub struct OwnBot(Box<Open>);
+pub struct OwnBot {
+    open: Box<Open>,
+    pub(crate) key_kind: fn(&onetap_store::Key) -> &'static str,
+}
 
 impl OwnBot {
     /// The bot that `bot` makes of the variables and of the HTTP client that all functions share.
     pub fn new<B: Bot>(
         bot: impl FnOnce(&Variables<'_>, &Client) -> Result<B, ConfigError> + 'static,
     ) -> OwnBot {
-        OwnBot(Box::new(|store, variables, http, config| {
-            let webhook = onetap_bot::Webhook::new(store, bot(variables, http)?, http, config)?;
-            let busy = webhook.busy_reply().and_then(|message| message.as_text().map(str::to_owned));
-            Ok(Opened { webhook: Box::new(webhook), busy })
-        }))
+        let open = Box::new(
+            |store: Arc<dyn Store>, variables: &Variables<'_>, http: &Client, config: onetap_bot::Config| {
+                let webhook = Webhook::new(store, bot(variables, http)?, http, config)?;
+                Ok(Box::new(webhook) as Box<dyn AnyWebhook>)
+            },
+        );
+        OwnBot { open, key_kind: B::key_kind }
     }
 
     pub(crate) fn open(
@@ -60,8 +63,8 @@ impl OwnBot {
         variables: &Variables<'_>,
         http: &Client,
         config: onetap_bot::Config,
-    ) -> Result<Opened, ConfigError> {
-        (self.0)(store, variables, http, config)
+    ) -> Result<Box<dyn AnyWebhook>, ConfigError> {
+        (self.open)(store, variables, http, config)
     }
 }
 

@@ -41,5 +41,5 @@ pub use admission::MAX_REQUESTS;
 pub use bot::OwnBot;
 pub use environment::Generated;
 pub use outage_store::OutageStore;
-pub use program::{main, main_with};
+pub use program::{main, run, run_with};
 pub use start::{Local, StartError};

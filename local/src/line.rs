@@ -76,13 +76,36 @@ impl Line {
 }
 
 fn reply(taken: &AcceptedReply, recipient: Recipient, busy: Option<&str>) -> Reply {
-    let texts: Vec<&str> = taken.messages.iter().filter_map(|message| message["text"].as_str()).collect();
-    let text = texts.join("\n");
+    let text = taken.messages.iter().map(shown).collect::<Vec<_>>().join("\n");
     let items = taken.messages.last().and_then(|message| message["quickReply"]["items"].as_array());
-    let quick_replies = items.into_iter().flatten().map(|item| quick_reply(&item["action"])).collect();
+    let items = items.into_iter().flatten().map(|item| &item["action"]);
+    let buttons = taken.messages.iter().flat_map(|message| buttons(&message["template"]));
+    let quick_replies = buttons.chain(items).map(quick_reply).collect();
     let path = if Some(text.as_str()) == busy { "busy" } else { "handled" };
     let Recipient { user, delivery, event } = recipient;
     Reply { at: now_ms(), user, text, path, quick_replies, delivery, event, forecast: None }
+}
+
+/// A message in one text: the page's phone shows no pictures.
+fn shown(message: &Value) -> String {
+    let text = |name: &str| message[name].as_str().unwrap_or_default();
+    match text("type") {
+        "text" => text("text").to_owned(),
+        "sticker" => format!("[sticker {} of {}]", text("stickerId"), text("packageId")),
+        "image" => format!("[image {}]", text("originalContentUrl")),
+        "location" => format!("[location: {}, {}]", text("title"), text("address")),
+        kind => format!("[{kind}: {}]", text("altText")),
+    }
+}
+
+/// The buttons of a template, with those of all columns of a carousel.
+fn buttons(template: &Value) -> impl Iterator<Item = &Value> {
+    let columns = list(template, "columns").flat_map(|column| list(column, "actions"));
+    list(template, "actions").chain(columns)
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> + use<'v> {
+    value[name].as_array().into_iter().flatten()
 }
 
 fn quick_reply(action: &Value) -> Value {

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use onetap_config::Variables;
+use onetap_bot::Bot;
+use onetap_config::{ConfigError, Variables};
+use onetap_http::Client;
 
 use crate::arguments::{Command, HELP, Options};
 use crate::{Local, OwnBot, demo};
@@ -14,8 +16,28 @@ pub async fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     main_with(arguments, None).await
 }
 
-/// The same, where the phone talks to a bot of your own.
-pub async fn main_with(arguments: impl IntoIterator<Item = String>, own_bot: Option<OwnBot>) -> ExitCode {
+/// The same program, with the command line's arguments, where the phone talks to a bot of your own.
+///
+/// ```no_run
+/// use onetap_bot::{Incoming, Message, reply_fn};
+///
+/// #[tokio::main]
+/// async fn main() -> std::process::ExitCode {
+///     onetap_local::run(reply_fn(|incoming: &Incoming<'_>| incoming.text().map(Message::text))).await
+/// }
+/// ```
+pub async fn run(bot: impl Bot) -> ExitCode {
+    run_with(|_, _| Ok(bot)).await
+}
+
+/// The same for a bot that has settings of its own, as `onetap_bot::run_with` takes it.
+pub async fn run_with<B: Bot>(
+    bot: impl FnOnce(&Variables<'_>, &Client) -> Result<B, ConfigError> + 'static,
+) -> ExitCode {
+    main_with(std::env::args().skip(1), Some(OwnBot::new(bot))).await
+}
+
+async fn main_with(arguments: impl IntoIterator<Item = String>, own_bot: Option<OwnBot>) -> ExitCode {
     let options = match Command::parse(arguments) {
         Ok(Command::Run(options)) => options,
         Ok(Command::Help) => {
@@ -32,7 +54,7 @@ pub async fn main_with(arguments: impl IntoIterator<Item = String>, own_bot: Opt
         return ExitCode::from(2);
     }
     onetap_telemetry::init_terminal(options.demo);
-    match run(&options, own_bot).await {
+    match serve(&options, own_bot).await {
         Ok(code) => code,
         Err(error) => {
             eprintln!("{error}");
@@ -41,7 +63,7 @@ pub async fn main_with(arguments: impl IntoIterator<Item = String>, own_bot: Opt
     }
 }
 
-async fn run(options: &Options, own_bot: Option<OwnBot>) -> Result<ExitCode, crate::StartError> {
+async fn serve(options: &Options, own_bot: Option<OwnBot>) -> Result<ExitCode, crate::StartError> {
     let interrupted = interruption();
     let local = Local::start_with(options, &Variables::from_env(), own_bot).await?;
     let url = local.url();

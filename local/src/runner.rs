@@ -7,17 +7,17 @@ use std::time::Duration;
 use edit_last_transaction::EditLastTransaction;
 use http::Uri;
 use job_events::JobEvents;
+use onetap_bot::Bot;
 use onetap_config::{ConfigError, Secret, Variables};
 use onetap_line::testing::MessagingApi;
 use onetap_store::{Backend, Batch, Commit, Error, Key, Store, Values};
 use onetap_weather::places::by_name;
 use queue_consumer::QueueConsumer;
 use tokio_util::sync::CancellationToken;
-use webhook::Webhook;
 use webhook::profile::{PROFILE, Profile, ProfileChange};
 use webhook::weather::Saved;
 
-use crate::bot::{AnyWebhook, Opened, OwnBot};
+use crate::bot::{AnyWebhook, OwnBot};
 use crate::crashing_store::CrashingStore;
 use crate::deliver::Deliveries;
 use crate::job_plan::JobPlan;
@@ -82,8 +82,11 @@ impl Runner {
         let settings =
             Settings { store: StoreSetting { kind: backend, down: false }, weather: weather.setting() };
         let view = Arc::new(View::new(settings));
-        let real_store = onetap_store::open_with_kinds(&store_config, key_kind)
-            .map_err(|error| explain(error, store_config.backend()))?;
+        let real_store = onetap_store::open_with_kinds(
+            &store_config,
+            own_bot.as_ref().map_or(key_kind as fn(&_) -> _, |own| own.key_kind),
+        )
+        .map_err(|error| explain(error, store_config.backend()))?;
         let observed = ObservedStore::new(real_store, Arc::clone(&view));
         let outage = Arc::new(OutageStore::new(Arc::new(observed)));
         let store = || Arc::clone(&outage) as Arc<dyn Store>;
@@ -94,13 +97,9 @@ impl Runner {
         let channel = channel.ok_or_else(|| ConfigError::not_set("LINE_CHANNEL_SECRET"))?;
         let last_transaction_ttl = webhook_config.ledger.last_transaction;
         let lock_ttl = webhook_config.bot.lock.as_ref().map(|lock| lock.ttl);
-        let Opened { webhook, busy } = match own_bot {
+        let webhook = match own_bot {
             Some(own) => own.open(store(), variables, &http, webhook_config.bot)?,
-            None => {
-                let webhook = Webhook::new(store(), Arc::clone(&weather.forecasts), &http, webhook_config)?;
-                let busy = webhook.busy_reply().and_then(|message| message.as_text().map(str::to_owned));
-                Opened { webhook: Box::new(webhook), busy }
-            }
+            None => Box::new(webhook::on(store(), Arc::clone(&weather.forecasts), &http, webhook_config)?),
         };
         let edit_config = edit_last_transaction::Config::from_variables(variables)?;
         let job_events_config = job_events::Config::from_variables(variables)?;
@@ -111,7 +110,7 @@ impl Runner {
         let runner = Runner {
             address,
             backend,
-            line: Line::new(api, Arc::clone(&view), busy),
+            line: Line::new(api, Arc::clone(&view), webhook.busy_text()),
             line_secrets: channel.secrets.clone(),
             line_token: channel.token.clone(),
             edit_token: edit_config.tokens.first().cloned().unwrap_or_else(|| Secret::new("")),
@@ -160,7 +159,7 @@ impl Runner {
         for user in USERS {
             let key = Key::new(format!("user:{user}:profile"))?;
             let known = Values::from_iter([(key.clone(), None)]);
-            let batch = PROFILE.write(Batch::new(), &key, &known, &profile);
+            let batch = PROFILE.write(Batch::new(), &key, &known, &profile)?;
             match self.store.commit(&batch).await? {
                 Commit::Applied(_) => {}
                 // The profile of an earlier run stays, with what its user has changed since.
@@ -172,7 +171,7 @@ impl Runner {
 }
 
 fn key_kind(key: &Key) -> &'static str {
-    match webhook::key_kind(key) {
+    match webhook::Assistant::key_kind(key) {
         "other" => onetap_bus::key_kind(key),
         kind => kind,
     }

@@ -90,6 +90,10 @@ impl Local {
         let listener = listen(options.port.unwrap_or(if options.demo { 0 } else { DEFAULT_PORT })).await?;
         let address = listener.local_addr().map_err(|error| StartError::Port(0, error))?;
         let origin = format!("http://{address}");
+        if variables.optional("LINE_CHANNELS")?.is_some() {
+            let problem = "is not for the local runner, which serves one channel: unset it";
+            return Err(ConfigError::new("LINE_CHANNELS", problem).into());
+        }
         let mut environment = Environment::new(variables, options, &origin);
         let token = environment.variables().required("LINE_CHANNEL_ACCESS_TOKEN")?;
         // It has a port and a thread of its own: a busy runtime does not delay replies.

@@ -51,7 +51,7 @@ pub fn webhook(store: Arc<dyn Store>, http: &onetap_http::Client, line: &str) ->
     };
     let config = webhook::Config::from_variables(&Variables::from_lookup(lookup)).unwrap();
     let weather = Forecasts::new(Arc::new(Sample::new()), None, ForecastAges::default());
-    Webhook::new(store, Arc::new(weather), http, config).unwrap()
+    webhook::on(store, Arc::new(weather), http, config).unwrap()
 }
 
 /// Delivers a body with LINE's signature.

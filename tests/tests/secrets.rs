@@ -116,7 +116,7 @@ fn readers() -> Vec<Reader> {
         |v| Ok(shown(onetap_weather::Config::from_variables(v)?.open(&onetap_http::Client::new()))),
         |v| Ok(shown(onetap_bus::Config::from_variables(v)?)),
         |v| Ok(shown(webhook::Config::from_variables(v)?)),
-        |v| Ok(shown(webhook::Webhook::from_variables(v)?)),
+        |v| Ok(shown(webhook::from_variables(v)?)),
         |v| Ok(shown(edit_last_transaction::Config::from_variables(v)?)),
         |v| Ok(shown(edit_last_transaction::EditLastTransaction::from_variables(v)?)),
         |v| Ok(shown(job_events::Config::from_variables(v)?)),

@@ -13,7 +13,7 @@ use onetap_config::{Secret, Variables};
 use onetap_line::signature::sign;
 use onetap_store::open;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use webhook::{Config, Times, Webhook};
+use webhook::{Config, Times};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (store, http) =
         (open(&onetap_store::Config::from_variables(&variables)?)?, onetap_http::Client::new());
     let weather = Arc::new(onetap_weather::Config::from_variables(&variables)?.open(&http));
-    let webhook = Arc::new(Webhook::new(store, weather, &http, config)?);
+    let webhook = Arc::new(webhook::on(store, weather, &http, config)?);
     let secret = Secret::new(std::env::var("LINE_CHANNEL_SECRET")?);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {

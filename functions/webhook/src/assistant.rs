@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onetap_bot::{Answer, Bot, Context, Incoming, Key, Message, Messages, Overlap, Result};
+use onetap_config::{ConfigError, Variables};
+use onetap_http::Client;
 use onetap_store::{WARM_UP_TIMEOUT, warm_up};
 use onetap_weather::Forecasts;
 use tokio::time::Instant;
@@ -26,6 +28,12 @@ impl Assistant {
     pub fn new(forecasts: Arc<Forecasts>, config: &Config) -> Assistant {
         let Config { scope, forecast_timeout, ledger, .. } = *config;
         Assistant { forecasts, forecast_timeout, ledger, scope }
+    }
+
+    /// The bot as the environment describes it.
+    pub fn from_variables(variables: &Variables<'_>, http: &Client) -> Result<Assistant, ConfigError> {
+        let forecasts = onetap_weather::Config::from_variables(variables)?.open(http);
+        Ok(Assistant::new(Arc::new(forecasts), &Config::from_variables(variables)?))
     }
 }
 
@@ -55,11 +63,10 @@ impl Bot for Assistant {
             Ask::Bookkeeping(ask) => self.answer_books(context, ask).await,
             Ask::Say(say) => Answer::say(say.messages()),
             Ask::Follow => {
-                let change = profile::change(context, vec![ProfileChange::Activate(at)], None);
-                let welcome = Answer::say(replies::welcome());
-                match change {
-                    Some(change) => welcome.and_try(change),
-                    None => welcome,
+                let welcome = replies::welcome();
+                match profile::change(context, vec![ProfileChange::Activate(at)], Some(welcome.clone())) {
+                    Some(change) => change.or_say(welcome).into(),
+                    None => Answer::say(welcome),
                 }
             }
             // It is written, or LINE delivers it again: nobody waits for an answer.
@@ -77,12 +84,18 @@ impl Bot for Assistant {
         }
     }
 
-    fn wait(&self) -> Message {
+    fn busy(&self) -> Message {
         Message::text(replies::PROCESSING)
     }
 
     fn unavailable(&self) -> Messages {
-        replies::busy()
+        replies::unavailable()
+    }
+
+    fn key_kind(key: &Key) -> &'static str {
+        let rest = key.as_str().strip_prefix("user:");
+        let is_profile = rest.is_some_and(|rest| rest.ends_with(":profile"));
+        if is_profile { "profile" } else { onetap_ledger::key_kind(key) }
     }
 
     async fn warm_up(&self) {

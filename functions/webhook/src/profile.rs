@@ -51,12 +51,12 @@ fn yes() -> bool {
     true
 }
 
-/// A number; anything else is as good as none.
+/// A number; anything else reads as `None`.
 fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_i64())
 }
 
-/// Habits; anything else is as good as none.
+/// Habits; anything else reads as none.
 fn lenient_habits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Habits, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
@@ -169,7 +169,7 @@ pub(crate) fn change(
         let profile = changes.iter().fold(PROFILE.read(there.get(&key))?, Profile::with);
         let writes = match is_needless {
             true => Batch::new(),
-            false => PROFILE.write(Batch::new(), &key, there, &profile),
+            false => PROFILE.write(Batch::new(), &key, there, &profile)?,
         };
         Ok((writes, messages.clone()))
     });

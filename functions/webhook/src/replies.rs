@@ -5,7 +5,7 @@ use onetap_line::{Action, Message, Messages};
 /// To a second tap while the first is being handled, unless `PROCESSING_LOCK_MESSAGE` says otherwise.
 pub const PROCESSING: &str = "⏳ 正在為您查詢天氣，請稍候...";
 /// Where the store or a forecast is needed and cannot be had.
-pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";
+pub const UNAVAILABLE: &str = "系統暫時有點忙，請稍後再試一次。";
 
 /// To the name of no place.
 pub(crate) const NO_SUCH_PLACE: &str = "找不到這個地點，請輸入臺灣的鄉鎮市區名稱，例如：永和區";
@@ -29,8 +29,8 @@ pub fn text(text: impl Into<String>) -> Messages {
 }
 
 /// Where the store or a forecast is needed and cannot be had.
-pub(crate) fn busy() -> Messages {
-    text(BUSY)
+pub(crate) fn unavailable() -> Messages {
+    text(UNAVAILABLE)
 }
 
 /// What can be said.

@@ -24,7 +24,7 @@ impl Story {
         let replies = &replies[before.min(replies.len())..];
         let count = |is: &dyn Fn(&Reply) -> bool| replies.iter().filter(|reply| is(reply)).count();
         let busy = count(&|reply| reply.busy);
-        let late = count(&|reply| reply.text == webhook::replies::BUSY);
+        let late = count(&|reply| reply.text == webhook::replies::UNAVAILABLE);
         // On a slow machine the forecast may be late: then the one answer is an apology.
         let answer = if late > 0 { "late forecast" } else { "forecast" };
         let answers = count(&|reply| reply.text.starts_with(FORECAST)) + late;

@@ -1,6 +1,6 @@
 //! A bot with buttons: a second tap, while the first is being handled, is told to wait.
 
-use onetap_bot::{Action, Answer, Bot, Context, Incoming, Message, Overlap, Result, run};
+use onetap_bot::{Action, Bot, Context, Incoming, Message, Overlap, Result, run};
 
 /// What an event asks for.
 #[derive(Debug)]
@@ -41,16 +41,16 @@ impl Bot for Cafe {
             Ask::Order(drink) => drink,
         };
         // The same key in every delivery of this tap: a kitchen that knows it makes one cup.
-        let key = context.effect_keys().map(|keys| keys.key("order").uuid());
-        Ok(Answer::say(Message::text(format!("One {drink}, order {}.", key.unwrap_or_default()))))
+        let key = context.effect_keys().ok_or("LINE gave the tap no id")?.key("order").uuid();
+        Ok(Message::text(format!("One {drink}, order {key}.")).into())
     }
 
-    fn wait(&self) -> Message {
+    fn busy(&self) -> Message {
         Message::text("Your order is on its way.")
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() -> std::process::ExitCode {
     run(Cafe).await
 }

@@ -32,13 +32,13 @@ impl Bot for Counter {
     async fn answer(&self, context: &Context<'_>, _: &()) -> Result {
         let change = context.change(&COUNT, |count| {
             count.said += 1;
-            Message::text(format!("You have said {} things.", count.said))
+            Message::text(format!("That was number {}.", count.said))
         });
         Ok(change.into())
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() -> std::process::ExitCode {
     run(Counter).await
 }

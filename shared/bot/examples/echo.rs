@@ -1,8 +1,8 @@
 //! A bot that says again what it is told.
 
-use onetap_bot::{Incoming, Message, Result, reply_fn, run};
+use onetap_bot::{Incoming, Message, reply_fn, run};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() -> std::process::ExitCode {
     run(reply_fn(|incoming: &Incoming<'_>| incoming.text().map(Message::text))).await
 }

@@ -4,7 +4,9 @@ use std::fmt;
 
 use http::Extensions;
 use onetap_line::{Message, Messages};
-use onetap_store::{Batch, Edit, Error, Values};
+use onetap_store::{Batch, Edit, Values};
+
+use crate::Error;
 
 /// The answer to an event: messages, a [`Change`] that is committed with the event's marker, or both.
 #[derive(Debug, Default)]
@@ -33,8 +35,8 @@ impl Answer {
         Answer { comes_again: true, ..Answer::default() }
     }
 
-    /// The same messages, and a change beside them. The messages are right whether the change is written or not: if the store is
-    /// down, they are sent all the same.
+    /// The same messages, and a change beside them. The messages are right whether the change is written or not: if it is not, they
+    /// are sent all the same. If it is, and has messages of its own, those are sent.
     pub fn and_try(self, change: Change) -> Answer {
         Answer { change: Some(change), ..self }
     }
@@ -69,13 +71,50 @@ impl From<Change> for Answer {
     }
 }
 
+/// What a change of a [`State`](crate::State) may answer: a message or several, perhaps none, or an error.
+pub trait IntoReply {
+    /// The messages, if there are any.
+    fn into_reply(self) -> Result<Option<Messages>, Error>;
+}
+
+impl IntoReply for () {
+    fn into_reply(self) -> Result<Option<Messages>, Error> {
+        Ok(None)
+    }
+}
+
+impl IntoReply for Message {
+    fn into_reply(self) -> Result<Option<Messages>, Error> {
+        Ok(Some(self.into()))
+    }
+}
+
+impl IntoReply for Messages {
+    fn into_reply(self) -> Result<Option<Messages>, Error> {
+        Ok(Some(self))
+    }
+}
+
+impl<R: IntoReply> IntoReply for Option<R> {
+    fn into_reply(self) -> Result<Option<Messages>, Error> {
+        self.map_or(Ok(None), R::into_reply)
+    }
+}
+
+impl<R: IntoReply> IntoReply for Result<R, Error> {
+    fn into_reply(self) -> Result<Option<Messages>, Error> {
+        self?.into_reply()
+    }
+}
+
 pub(crate) type Step = Box<dyn FnMut(&Values) -> Result<(Batch, Option<Messages>), Error> + Send>;
 
 /// Writes that are committed together with the event's marker, and the messages that are right once they are: both happen once
 /// for each event, through redeliveries, races and crashes.
 ///
 /// For a bot's own state there is [`Context::change`](crate::Context::change). This is the general form: an [`Edit`], and its step
-/// from what is there to the writes and the messages. The step may be called more than once, so it does nothing else.
+/// from what is there to the writes and the messages. The step may be called more than once, so it does nothing else. An edit that reads
+/// only what [`Bot::reads`](crate::Bot::reads) named begins with that.
 #[must_use = "a change does nothing until it is returned in an answer"]
 pub struct Change {
     pub(crate) edit: Edit<'static>,
@@ -84,7 +123,7 @@ pub struct Change {
     pub(crate) unwritten: Unwritten,
 }
 
-/// What a user is told if nothing was written.
+/// The reply if nothing was written.
 #[derive(Debug)]
 pub(crate) enum Unwritten {
     /// [`Bot::unavailable`](crate::Bot::unavailable).

@@ -8,11 +8,12 @@ use onetap_store::Key;
 
 use crate::{Answer, Context, Incoming};
 
-/// A failure of a bot. Its text gets into the log, so it contains nothing of a user.
+/// A failure of a bot. Its text is logged at the level `debug`: it may quote what a user wrote. Errors of this project's crates, which
+/// quote nothing, are logged at the level `error`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a bot's code returns: mostly an [`Answer`].
-pub type Result<T = Answer> = std::result::Result<T, Error>;
+pub type Result<T = Answer, E = Error> = std::result::Result<T, E>;
 
 /// What happens to an event while an earlier one of the same user is being handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +21,12 @@ pub type Result<T = Answer> = std::result::Result<T, Error>;
 pub enum Overlap {
     /// It is handled beside the other.
     Concurrent,
-    /// It takes the user's processing lock. The event that finds the lock held is answered with [`Bot::wait`], and is not
-    /// handled.
+    /// It takes the user's processing lock. An event that finds the lock held is answered with [`Bot::busy`], and dropped.
     Busy,
 }
 
 /// A bot: what an event asks for, and how it is answered. The crate does the rest: see the [front page](crate).
-pub trait Bot: fmt::Debug + Send + Sync + 'static {
+pub trait Bot: Send + Sync + 'static {
     /// What an event can ask for.
     type Ask: Send + Sync;
 
@@ -49,12 +49,13 @@ pub trait Bot: fmt::Debug + Send + Sync + 'static {
     /// The answer: messages, writes that are committed together with the event's marker, or both.
     ///
     /// It may be called again for the same event if this process dies, so what it changes goes into the answer's writes and
-    /// not into calls of its own. After an error, and if it takes longer than the delivery has, the user is sent
-    /// [`unavailable`](Bot::unavailable).
+    /// not into calls of its own. After an error or a panic, and if it takes longer than the delivery has, the user is sent
+    /// [`unavailable`](Bot::unavailable), and the event is handled.
     fn answer(&self, context: &Context<'_>, ask: &Self::Ask) -> impl Future<Output = Result> + Send;
 
-    /// Called after the answer's writes are committed, and before `messages` are sent: for work that the commit allows, such as
-    /// the removal of what it has hidden. It is called again by a redelivery if this process dies, so it must be repeatable.
+    /// Called after a [`Change`](crate::Change) that has messages is committed, and before they are sent: for work that the commit
+    /// allows, such as the removal of what it has hidden. It is called again by every redelivery, so it must be repeatable. What it
+    /// returns is sent; after a panic, and if it takes longer than the delivery has, `messages`.
     fn after_commit(
         &self,
         _context: &Context<'_>,
@@ -64,20 +65,33 @@ pub trait Bot: fmt::Debug + Send + Sync + 'static {
         async { messages }
     }
 
-    /// What a user is told whose event finds the processing lock held, unless `PROCESSING_LOCK_MESSAGE` says otherwise.
-    fn wait(&self) -> Message {
-        Message::text("⏳ 處理中，請稍候...")
+    /// The reply to an event that finds the processing lock held, unless `PROCESSING_LOCK_MESSAGE` is set.
+    fn busy(&self) -> Message {
+        default_busy()
     }
 
-    /// What a user is told whose event cannot be answered now: the store or the bot failed, or took too long.
+    /// The reply to an event that cannot be answered now: the store or the bot failed, or took too long.
     fn unavailable(&self) -> Messages {
-        Message::text("系統暫時有點忙，請稍後再試一次。").into()
+        default_unavailable()
+    }
+
+    /// What a key holds, for the store's metrics: `profile`, `transaction`, `state` or `other`.
+    fn key_kind(_key: &Key) -> &'static str {
+        "other"
     }
 
     /// Opens connections while the function starts. A delivery does not wait for it.
     fn warm_up(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
+}
+
+pub(crate) fn default_busy() -> Message {
+    Message::text("⏳ 處理中，請稍候...")
+}
+
+pub(crate) fn default_unavailable() -> Messages {
+    Message::text("系統暫時有點忙，請稍後再試一次。").into()
 }
 
 /// A bot that replies what a function returns: see [`reply_fn`].

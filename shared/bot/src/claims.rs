@@ -21,18 +21,39 @@ pub(crate) enum Marker {
     /// Its writes are committed, and this reply is to be sent. Any later delivery may send it: LINE accepts one reply a
     /// token, so that the user gets it once.
     Answer(Messages),
+    /// It wrote nothing, and LINE may not have taken this reply. A later delivery sends it.
+    Unheard(Messages),
 }
 
-/// An event, and what it asks for if it asks for anything.
-pub(crate) struct Asked<'e, A> {
+/// An event, and what the bot wants to do with it.
+pub(crate) struct Planned<'e, A> {
     pub(crate) incoming: Incoming<'e>,
-    pub(crate) ask: Option<A>,
+    pub(crate) plan: Plan<A>,
+}
+
+/// What a bot wants to do with an event.
+pub(crate) enum Plan<A> {
+    /// Nothing.
+    Nothing,
+    /// It has panicked when it was asked.
+    Panicked,
+    /// To answer it.
+    Answer { ask: A, overlap: Overlap, reads: Vec<Key> },
+}
+
+impl<A> Plan<A> {
+    fn overlap(&self) -> Option<Overlap> {
+        match self {
+            Plan::Answer { overlap, .. } => Some(*overlap),
+            Plan::Nothing | Plan::Panicked => None,
+        }
+    }
 }
 
 /// An event with the outcomes of its claim and its lock.
 pub(crate) struct Begun<'e, A> {
     pub(crate) incoming: Incoming<'e>,
-    pub(crate) ask: Option<A>,
+    pub(crate) plan: Plan<A>,
     pub(crate) claim: EventClaim,
     pub(crate) lock: LockOutcome,
     /// What was read with the claim.
@@ -58,50 +79,50 @@ pub(crate) enum EventClaim {
 pub(crate) async fn begin<'e, B: Bot>(
     session: &Session<'_>,
     bot: &B,
-    events: Vec<Asked<'e, B::Ask>>,
+    events: Vec<Planned<'e, B::Ask>>,
 ) -> Vec<Begun<'e, B::Ask>> {
-    let readers = readers(bot, &events);
-    let mut locks = Locks::new(session, events.iter().map(|asked| asked.incoming.event), || bot.wait());
+    let readers = readers(&events);
+    let mut locks = Locks::new(session, bot, events.iter().map(|planned| planned.incoming.event));
     let mut round = Round::new();
     let mut sent = Vec::new();
-    for (asked, reader) in events.into_iter().zip(readers) {
-        let is_redelivery = asked.incoming.event.is_redelivery;
-        let claim = claim(session, &asked).map(|claim| match is_redelivery {
+    for (planned, reader) in events.into_iter().zip(readers) {
+        let is_redelivery = planned.incoming.event.is_redelivery;
+        let claim = claim(session, &planned).map(|claim| match is_redelivery {
             true => round.add(claim),
             false => round.add_likely(claim),
         });
-        let user = locked_user(session, bot, &asked);
+        let user = locked_user(session, &planned);
         let mut read = None;
         if !is_redelivery {
-            locks.ask(user, asked.incoming.event, &mut round);
+            locks.ask(user, planned.incoming.event, &mut round);
             read = Some(ask(&reader, &mut round));
         }
-        sent.push((asked, claim, user, reader, read));
+        sent.push((planned, claim, user, reader, read));
     }
     let mut answers = session.send(round).await;
     locks.take(&mut answers);
 
     let mut round = Round::new();
     let mut outcomes = Vec::new();
-    for (asked, claim, user, reader, read) in sent {
+    for (planned, claim, user, reader, read) in sent {
         let claim = match claim {
             None => EventClaim::Ours(None),
             Some(ticket) => claim_outcome(session, answers.take(ticket)),
         };
         let is_ours = matches!(claim, EventClaim::Ours(_));
         let user = user.filter(|_| is_ours);
-        locks.ask(user, asked.incoming.event, &mut round);
-        let known = read.map(|asked| take(asked, &mut answers));
-        let late = (is_ours && asked.incoming.event.is_redelivery).then(|| ask(&reader, &mut round));
-        outcomes.push((asked, claim, user, known, late));
+        locks.ask(user, planned.incoming.event, &mut round);
+        let known = read.map(|read| take(read, &mut answers));
+        let late = (is_ours && planned.incoming.event.is_redelivery).then(|| ask(&reader, &mut round));
+        outcomes.push((planned, claim, user, known, late));
     }
     let mut answers = session.send(round).await;
     locks.take(&mut answers);
 
-    let begun = outcomes.into_iter().map(|(Asked { incoming, ask }, claim, user, known, late)| {
+    let begun = outcomes.into_iter().map(|(Planned { incoming, plan }, claim, user, known, late)| {
         let lock = user.map_or(LockOutcome::Unlocked, |user| locks.give(user, incoming.event));
         let known = known.or_else(|| Some(take(late?, &mut answers))).unwrap_or_default();
-        Begun { incoming, ask, claim, lock, known }
+        Begun { incoming, plan, claim, lock, known }
     });
     let begun = begun.collect();
     locks.release_unused().await;
@@ -109,13 +130,18 @@ pub(crate) async fn begin<'e, B: Bot>(
 }
 
 /// For each event the keys that its bot reads, unless an earlier event of the user in this delivery may change them.
-fn readers<B: Bot>(bot: &B, events: &[Asked<'_, B::Ask>]) -> Vec<Vec<Key>> {
+fn readers<A>(events: &[Planned<'_, A>]) -> Vec<Vec<Key>> {
     let mut users = HashSet::new();
-    let mut reader = |asked: &Asked<'_, B::Ask>| {
-        let is_first = asked.incoming.user_id().is_none_or(|user| users.insert(user.to_owned()));
-        asked.ask.as_ref().filter(|_| is_first).map(|ask| bot.reads(&asked.incoming, ask)).unwrap_or_default()
-    };
-    events.iter().map(&mut reader).collect()
+    let mut readers = Vec::new();
+    for Planned { incoming, plan } in events {
+        readers.push(match plan {
+            Plan::Answer { reads, .. } if incoming.user_id().is_none_or(|user| users.insert(user)) => {
+                reads.clone()
+            }
+            _ => Vec::new(),
+        });
+    }
+    readers
 }
 
 fn ask(keys: &[Key], round: &mut Round) -> Vec<(Key, Ticket<Read>)> {
@@ -128,10 +154,10 @@ fn take(asked: Vec<(Key, Ticket<Read>)>, answers: &mut Answers) -> Values {
     read.collect::<Result<Values, Error>>().unwrap_or_default()
 }
 
-/// The claim on an event, if it asks for anything and has an id to be known by.
-fn claim<A>(session: &Session<'_>, asked: &Asked<'_, A>) -> Option<Claim> {
-    let id = asked.incoming.event.webhook_event_id.as_deref().filter(|_| asked.ask.is_some())?;
-    let call = session.engine.idem.call(&format!("line:{id}"));
+/// The claim on an event, if the bot answers it and it has an id to be known by.
+fn claim<A>(session: &Session<'_>, planned: &Planned<'_, A>) -> Option<Claim> {
+    planned.plan.overlap()?;
+    let call = session.call(planned.incoming.event)?;
     let refused = |error: &onetap_idem::Error| {
         count_dedupe(error.outcome());
         tracing::warn!(%error, "an event is handled without dedupe");
@@ -140,14 +166,13 @@ fn claim<A>(session: &Session<'_>, asked: &Asked<'_, A>) -> Option<Claim> {
 }
 
 /// The user whose lock an event takes.
-fn locked_user<'e, B: Bot>(session: &Session<'_>, bot: &B, asked: &Asked<'e, B::Ask>) -> Option<&'e str> {
-    let Asked { incoming, ask } = asked;
+fn locked_user<'e, A>(session: &Session<'_>, planned: &Planned<'e, A>) -> Option<&'e str> {
     session.engine.config.lock.as_ref()?;
-    match bot.overlap(incoming, ask.as_ref()?) {
+    match planned.plan.overlap()? {
         Overlap::Concurrent => return None,
         Overlap::Busy => {}
     }
-    let user = incoming.user_id();
+    let user = planned.incoming.user_id();
     if user.is_none() {
         tracing::warn!("an event names no user, and is handled unlocked");
     }

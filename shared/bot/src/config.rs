@@ -46,6 +46,9 @@ pub struct Config {
 pub struct Channel {
     /// The user id of the channel's bot, which LINE names in each delivery; `None` if the function serves this channel only.
     pub destination: Option<String>,
+    /// Sets its users' [states](crate::State) apart from those of other channels. A channel without a name has those that it has as the
+    /// only channel.
+    pub name: Option<String>,
     /// Its secrets, its token and the address of the Messaging API.
     pub line: onetap_line::Config,
 }
@@ -91,6 +94,7 @@ struct NamedChannel {
     destination: String,
     secret: String,
     access_token: String,
+    name: Option<String>,
 }
 
 /// The channels of `LINE_CHANNELS`, else the one of `LINE_CHANNEL_SECRET` and `LINE_CHANNEL_ACCESS_TOKEN`.
@@ -99,6 +103,7 @@ fn channels(variables: &Variables<'_>) -> Result<Vec<Channel>, ConfigError> {
     let Some(json) = variables.optional(NAME)? else {
         return Ok(vec![Channel {
             destination: None,
+            name: None,
             line: onetap_line::Config::from_variables(variables)?,
         }]);
     };
@@ -109,19 +114,30 @@ fn channels(variables: &Variables<'_>) -> Result<Vec<Channel>, ConfigError> {
     }
     // The parser's own message may quote a secret.
     let wrong = |_| {
-        let form = r#"is not JSON of the form [{"destination":"U…","secret":"…","access_token":"…"}]"#;
+        let form =
+            r#"is not JSON of the form [{"destination":"U…","secret":"…","access_token":"…","name":"…"}]"#;
         ConfigError::new(NAME, form)
     };
     let named: Vec<NamedChannel> = serde_json::from_str(&json).map_err(wrong)?;
     let mut channels: Vec<Channel> = Vec::new();
-    for NamedChannel { destination, secret, access_token } in named {
+    for NamedChannel { destination, secret, access_token, name } in named {
         let n = channels.len() + 1;
-        let blank = [&destination, &secret, &access_token].into_iter().any(|field| field.trim().is_empty());
-        if blank {
-            return Err(ConfigError::new(NAME, format!("channel {n} has an empty field")));
+        let wrong = |problem: &str| Err(ConfigError::new(NAME, format!("channel {n} {problem}")));
+        let fields = [Some(&destination), Some(&secret), Some(&access_token), name.as_ref()];
+        if fields.into_iter().flatten().any(|field| field.trim().is_empty()) {
+            return wrong("has an empty field");
         }
         if channels.iter().any(|other| other.destination.as_deref() == Some(&destination)) {
-            return Err(ConfigError::new(NAME, format!("channel {n} has the destination of another one")));
+            return wrong("has the destination of another one");
+        }
+        match &name {
+            Some(_) if channels.iter().any(|other| other.name == name) => {
+                return wrong("has the name of another one");
+            }
+            None if channels.iter().any(|other| other.name.is_none()) => {
+                return wrong("needs a `name`: only one channel can be without");
+            }
+            _ => {}
         }
         // The same rules as for one channel.
         let own = |name: &str| match name {
@@ -131,7 +147,7 @@ fn channels(variables: &Variables<'_>) -> Result<Vec<Channel>, ConfigError> {
         };
         let line = onetap_line::Config::from_variables(&Variables::from_lookup(own));
         let line = line.map_err(|error| ConfigError::new(NAME, format!("channel {n}: {error}")))?;
-        channels.push(Channel { destination: Some(destination), line });
+        channels.push(Channel { destination: Some(destination), name, line });
     }
     let shared =
         |secret: &Secret| channels.iter().filter(|channel| channel.line.secrets.contains(secret)).count() > 1;

@@ -1,14 +1,16 @@
 //! What a bot can ask for while it answers an event.
 
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use onetap_idem::EffectKeys;
-use onetap_line::{Client, Messages};
+use onetap_line::Client;
 use onetap_store::{Batch, Edit, Error, Key, Log, Record, Values, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::answer::IntoReply;
 use crate::session::Session;
 use crate::{Change, Incoming, State};
 
@@ -18,18 +20,14 @@ use crate::{Change, Incoming, State};
 pub struct Context<'a> {
     incoming: Incoming<'a>,
     session: &'a Session<'a>,
-    known: Values,
+    known: Mutex<Values>,
     effects: Option<EffectKeys>,
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(
-        incoming: Incoming<'a>,
-        session: &'a Session<'a>,
-        known: Values,
-        effects: Option<EffectKeys>,
-    ) -> Context<'a> {
-        Context { incoming, session, known, effects }
+    pub(crate) fn new(incoming: Incoming<'a>, session: &'a Session<'a>, known: Values) -> Context<'a> {
+        let effects = session.call(incoming.event).map(|call| call.effect_keys());
+        Context { incoming, session, known: Mutex::new(known), effects }
     }
 
     /// The event.
@@ -42,9 +40,9 @@ impl<'a> Context<'a> {
         self.session.line()
     }
 
-    /// When the answer must be there, so that the reply still fits into the delivery.
+    /// When the answer must be there, so that its writes and the reply still fit into the delivery.
     pub fn deadline(&self) -> Instant {
-        self.session.before_reply()
+        self.session.answer_deadline()
     }
 
     /// Whether no call to the store has failed in this delivery.
@@ -53,21 +51,27 @@ impl<'a> Context<'a> {
     }
 
     /// Keys for effects outside of the store, the same in every delivery of this event: a receiver that dedupes by them takes each
-    /// effect once. `None` if the event is handled without dedupe.
+    /// effect once. `None` if LINE gave the event no id.
     pub fn effect_keys(&self) -> Option<&EffectKeys> {
         self.effects.as_ref()
     }
 
     /// What was read with the event's claim: the keys of [`Bot::reads`](crate::Bot::reads). Nothing for a second event of the user in
-    /// one delivery, because the first may have changed it.
-    pub fn known(&self) -> &Values {
-        &self.known
+    /// one delivery, because the first may have changed it, and after an [`apply`](Context::apply). A [`Change`] whose edit reads
+    /// nothing else begins with it.
+    pub fn known(&self) -> Values {
+        self.lock_known().clone()
+    }
+
+    fn lock_known(&self) -> MutexGuard<'_, Values> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The values of these keys, read now unless they were read with the claim.
     pub async fn get(&self, keys: &[Key]) -> Result<Values, Error> {
-        if keys.iter().all(|key| self.known.knows(key)) {
-            return Ok(self.known.clone());
+        let known = self.known();
+        if keys.iter().all(|key| known.knows(key)) {
+            return Ok(known);
         }
         let values = self.session.get_all(keys).await?;
         Ok(keys.iter().cloned().zip(values).collect())
@@ -85,6 +89,7 @@ impl<'a> Context<'a> {
         step: impl FnMut(&Values) -> Result<(Batch, T), E>,
     ) -> Result<T, edit::Error<E>> {
         let edit = edit.deadline(Some(self.deadline()));
+        *self.lock_known() = Values::default();
         let made = edit.apply(&self.session.store(), step).await;
         made.inspect_err(|error| self.session.note_failed_edit(error))
     }
@@ -98,34 +103,31 @@ impl<'a> Context<'a> {
         state.read(self.get(std::slice::from_ref(&key)).await?.get(&key))
     }
 
-    /// A change of the state of this user in this chat, and the answer to it. `change` is called with the state as it is; if another
-    /// event changes it at the same time, it is called again with the new one. So it does nothing else.
-    pub fn change<T, M>(
+    /// A change of the state of this user in this chat, and the answer to it: a message or several, perhaps none, or an error. `change` is
+    /// called with the state as it is; if another event changes it at the same time, it is called again with the new one. So it
+    /// does nothing else. If it leaves the state as it is, nothing is written; after an error neither.
+    pub fn change<T, R>(
         &self,
         state: &'static State<T>,
-        mut change: impl FnMut(&mut T) -> M + Send + 'static,
+        mut change: impl FnMut(&mut T) -> R + Send + 'static,
     ) -> Change
     where
         T: Serialize + DeserializeOwned + Default + 'static,
-        M: Into<Messages>,
+        R: IntoReply,
     {
         let key = state.key(&self.incoming);
-        let edit = match &key {
-            Some(key) if self.known.knows(key) => Edit::of(key).knowing(self.known.clone()),
-            Some(key) => Edit::of(key),
-            None => Edit::default(),
-        };
+        let edit = key.as_ref().map(Edit::of).unwrap_or_default();
         Change::new(edit, move |there| {
             let key = key.as_ref().ok_or_else(no_user)?;
             let mut value = state.read(there.get(key))?;
-            let messages = change(&mut value).into();
-            Ok((state.write(Batch::new(), key, there, &value), Some(messages)))
+            let messages = change(&mut value).into_reply()?;
+            Ok((state.write(Batch::new(), key, there, &value)?, messages))
         })
     }
 }
 
 fn no_user() -> Error {
-    Error::rejected("LINE does not say which user caused this event, so nothing can be kept for it")
+    Error::rejected("LINE does not say which user and chat this event is of, so nothing can be kept for it")
 }
 
 impl fmt::Debug for Context<'_> {

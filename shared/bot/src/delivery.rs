@@ -1,13 +1,11 @@
 //! One delivery: its events are claimed, then handled, one user's in order and different users' at the same time.
 
-use std::panic::AssertUnwindSafe;
-
-use futures_util::FutureExt;
 use futures_util::future::join_all;
 use http::Extensions;
 use onetap_line::webhook::{Chat, Event, Mode};
 
-use crate::claims::{Asked, Begun, begin};
+use crate::claims::{Begun, Plan, Planned, begin};
+use crate::panics::{caught, caught_async};
 use crate::session::Session;
 use crate::work::handle_event;
 use crate::{Bot, Incoming};
@@ -15,19 +13,19 @@ use crate::{Bot, Incoming};
 /// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Answered, or in need of no answer.
+    /// Answered, or it needs no answer.
     Handled,
-    /// Told to wait for the one before it.
+    /// Answered with the busy reply: an earlier event of the user holds the lock.
     Busy,
     /// Handled before.
     Duplicate,
-    /// Not ours, or nothing that this bot does.
+    /// Not for this channel, or nothing that this bot does.
     Ignored,
-    /// Lacking a field, or of a kind that is not known here.
+    /// An event or message that lacks a field, or of a type that few bots read.
     Skipped,
-    /// Being handled elsewhere: to come again.
+    /// Being handled elsewhere: LINE is asked to redeliver it.
     Elsewhere,
-    /// Not answered: to come again.
+    /// Not answered: LINE is asked to redeliver it.
     Failed,
 }
 
@@ -65,7 +63,7 @@ impl Ended {
         }
     }
 
-    /// Whether LINE is asked to send it again.
+    /// Whether LINE is asked to redeliver it.
     pub fn comes_again(self) -> bool {
         matches!(self, Ended::Elsewhere | Ended::Failed)
     }
@@ -79,8 +77,8 @@ type OfUser<'e, A> = (Option<&'e str>, Vec<Numbered<'e, A>>);
 
 /// Handles every event; one's failure never stops the others. How each ended, in their order.
 pub(crate) async fn handle<B: Bot>(session: &Session<'_>, bot: &B, events: &[Event]) -> Vec<Ending> {
-    let asked = events.iter().map(|event| ask(session, bot, event));
-    let begun = begin(session, bot, asked.collect()).await;
+    let planned = events.iter().map(|event| plan(session, bot, event));
+    let begun = begin(session, bot, planned.collect()).await;
 
     // One user's events one after the other, because they may build on each other.
     let mut users: Vec<OfUser<'_, B::Ask>> = Vec::new();
@@ -103,18 +101,27 @@ async fn in_order<B: Bot>(
 ) -> Vec<(usize, Ending)> {
     let mut endings = Vec::new();
     for (n, begun) in events {
-        // A panic is one event's failure. What it held ends by itself.
-        let event = AssertUnwindSafe(handle_event(session, bot, begun)).catch_unwind();
-        endings.push((n, event.await.unwrap_or(Ended::Failed.into())));
+        // The bot's own code is caught where it is called. After any other panic the claim and the lock end by themselves.
+        let ending = caught_async("an event", handle_event(session, bot, begun)).await;
+        endings.push((n, ending.unwrap_or(Ended::Failed.into())));
     }
     endings
 }
 
-/// What an event asks for. Nothing if this channel is not to answer it, or it happened in a kind of chat that is unknown.
-fn ask<'e, B: Bot>(session: &Session<'e>, bot: &B, event: &'e Event) -> Asked<'e, B::Ask> {
+/// What the bot wants to do with an event. Nothing if this channel is not to answer it, or it happened in an unknown kind of chat.
+fn plan<'e, B: Bot>(session: &Session<'e>, bot: &B, event: &'e Event) -> Planned<'e, B::Ask> {
     let mut incoming = Incoming::new(event, session.now_ms);
-    incoming.channel = session.channel();
-    let is_ours = event.mode == Mode::Active && event.source.chat != Chat::Unknown;
-    let ask = is_ours.then(|| bot.ask(&incoming)).flatten();
-    Asked { incoming, ask }
+    let channel = session.channel();
+    (incoming.channel, incoming.channel_name) = (channel.destination.as_deref(), channel.name.as_deref());
+    if event.mode != Mode::Active || event.source.chat == Chat::Unknown {
+        return Planned { incoming, plan: Plan::Nothing };
+    }
+    let plan = caught("ask", || match bot.ask(&incoming) {
+        None => Plan::Nothing,
+        Some(ask) => {
+            let (overlap, reads) = (bot.overlap(&incoming, &ask), bot.reads(&incoming, &ask));
+            Plan::Answer { ask, overlap, reads }
+        }
+    });
+    Planned { incoming, plan: plan.unwrap_or(Plan::Panicked) }
 }

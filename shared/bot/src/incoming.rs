@@ -17,8 +17,10 @@ pub struct Incoming<'a> {
     pub at_ms: i64,
     /// The function's clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// The channel's id (`destination`) if the function serves several, each with its own secret and token.
+    /// The channel's `destination`, the user id of its bot, if the function serves several, each with its own secret and token.
     pub channel: Option<&'a str>,
+    /// The channel's `name` in `LINE_CHANNELS`, if it has one.
+    pub channel_name: Option<&'a str>,
 }
 
 impl<'a> Incoming<'a> {
@@ -26,7 +28,7 @@ impl<'a> Incoming<'a> {
     pub fn new(event: &'a Event, now_ms: i64) -> Incoming<'a> {
         let possible = now_ms - MAX_AGE_MS..=now_ms + MAX_AHEAD_MS;
         let at_ms = event.timestamp.filter(|at| possible.contains(at)).unwrap_or(now_ms);
-        Incoming { event, at_ms, now_ms, channel: None }
+        Incoming { event, at_ms, now_ms, channel: None, channel_name: None }
     }
 
     /// The text, if it is a text message.
@@ -43,6 +45,16 @@ impl<'a> Incoming<'a> {
             Kind::Postback { data, .. } => Some(data),
             _ => None,
         }
+    }
+
+    /// The group or room in which it happened, if LINE says so; `None` in a chat with the bot alone.
+    pub fn chat_id(&self) -> Option<&'a str> {
+        self.event.source.chat_id.as_deref()
+    }
+
+    /// Where a push that belongs to this event goes: the group or room, else the user.
+    pub fn push_to(&self) -> Option<&'a str> {
+        if self.is_one_to_one() { self.user_id() } else { self.chat_id() }
     }
 
     /// Who caused it, if LINE says so.

@@ -9,7 +9,10 @@ use onetap_line::webhook::Event;
 use onetap_store::lease::{Acquire, AcquireOutcome};
 use onetap_store::{Answers, Key, Lease, Round, Ticket};
 
+use crate::bot::default_busy;
+use crate::panics::caught;
 use crate::session::Session;
+use crate::{Bot, Lock};
 
 /// How many event ids a lock's value names, and how long one may be: the value stays small for any delivery.
 const MAX_LABEL_IDS: usize = 20;
@@ -28,10 +31,9 @@ pub(crate) enum LockOutcome {
 }
 
 /// The locks of the users of a delivery, each asked for once.
-pub(crate) struct Locks<'a, 'e> {
+pub(crate) struct Locks<'a, 'e, B> {
     session: &'a Session<'a>,
-    /// The reply to an event that finds a lock held.
-    wait: Message,
+    bot: &'a B,
     /// The ids of each user's events, for the value of the lock. By them a redelivered event recognises a lock that its own
     /// crashed run left behind.
     labels: HashMap<&'e str, String>,
@@ -52,16 +54,14 @@ enum UserLock {
     Unknown,
 }
 
-impl<'a, 'e> Locks<'a, 'e> {
-    /// The locks of the users of `events`, of which none is asked for yet.
+impl<'a, 'e, B: Bot> Locks<'a, 'e, B> {
+    /// The locks of the users of `events`. None is asked for yet.
     pub(crate) fn new(
         session: &'a Session<'a>,
+        bot: &'a B,
         events: impl Iterator<Item = &'e Event>,
-        wait: impl FnOnce() -> Message,
-    ) -> Locks<'a, 'e> {
-        let configured = session.engine.config.lock.as_ref().and_then(|lock| lock.message.clone());
-        let wait = configured.unwrap_or_else(wait);
-        Locks { session, wait, labels: labels(events), locks: HashMap::new() }
+    ) -> Locks<'a, 'e, B> {
+        Locks { session, bot, labels: labels(events), locks: HashMap::new() }
     }
 
     /// Adds the request for the user's lock to `round`, unless it was asked for before.
@@ -94,7 +94,7 @@ impl<'a, 'e> Locks<'a, 'e> {
     /// What the user's lock means to `event`, which is ours to handle and needs it.
     pub(crate) fn give(&mut self, user: &str, event: &Event) -> LockOutcome {
         let Some(lock) = self.locks.get_mut(user) else { return LockOutcome::Unlocked };
-        let busy = || LockOutcome::Busy(self.wait.clone());
+        let busy = || LockOutcome::Busy(busy_reply(self.session.engine.config.lock.as_ref(), self.bot));
         let (left, given) = match std::mem::replace(lock, UserLock::Given) {
             UserLock::Taken(lease) => (UserLock::Given, LockOutcome::Held(lease)),
             UserLock::Held { ids } => {
@@ -121,6 +121,12 @@ impl<'a, 'e> Locks<'a, 'e> {
         }
         self.session.send(round).await;
     }
+}
+
+/// The reply to an event that finds the lock held.
+pub(crate) fn busy_reply(lock: Option<&Lock>, bot: &impl Bot) -> Message {
+    let configured = lock.and_then(|lock| lock.message.clone());
+    configured.or_else(|| caught("busy", || bot.busy())).unwrap_or_else(default_busy)
 }
 
 /// The ids of each user's events.

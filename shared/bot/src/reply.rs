@@ -41,9 +41,9 @@ impl Replied {
         }
     }
 
-    /// The same of an answer that says "wait" or "try again" and that nothing keeps. If LINE may have taken it, the event must not
-    /// come again: the redelivery would do what the answer denies.
-    pub(crate) fn of_kept_nowhere(self) -> Replied {
+    /// The same, for an answer that says "wait" or "try again" and that no marker keeps. If LINE may have taken it, the event must not be
+    /// redelivered: it would then do what the answer denies.
+    pub(crate) fn final_if_unknown(self) -> Replied {
         if self == Replied::Unknown { Replied::Final } else { self }
     }
 }

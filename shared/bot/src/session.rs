@@ -4,16 +4,21 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use onetap_idem::Idempotency;
+use onetap_idem::{Call, Idempotency};
 use onetap_line::Client;
+use onetap_line::webhook::Event;
 use onetap_store::{
     Answers, Batch, Commit, Error, ErrorKind, Key, Log, Position, Record, Round, Store, async_trait, edit,
     forward, read_to_end,
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::Config;
+use crate::{Channel, Config};
+
+/// Time that a bot's answer leaves for the commit of its writes.
+const COMMIT_RESERVE: Duration = Duration::from_millis(100);
 
 /// What all deliveries share.
 pub(crate) struct Engine {
@@ -54,9 +59,9 @@ impl<'a> Session<'a> {
         &self.engine.clients[self.channel]
     }
 
-    /// The id of the delivery's channel, if there are several.
-    pub(crate) fn channel(&self) -> Option<&'a str> {
-        self.engine.config.channels[self.channel].destination.as_deref()
+    /// The delivery's channel.
+    pub(crate) fn channel(&self) -> &'a Channel {
+        &self.engine.config.channels[self.channel]
     }
 
     /// The deadline of everything that comes before a reply, which needs its own time.
@@ -68,11 +73,23 @@ impl<'a> Session<'a> {
         self.store_is_up.load(Ordering::Relaxed)
     }
 
+    /// The deadline of a bot's answer: its writes come after it.
+    pub(crate) fn answer_deadline(&self) -> Instant {
+        self.before_reply() - COMMIT_RESERVE.min(self.engine.config.times.delivery / 10)
+    }
+
+    /// The idempotent call of an event, if it has an id to be known by.
+    pub(crate) fn call(&self, event: &Event) -> Option<Call> {
+        let id = event.webhook_event_id.as_deref()?;
+        Some(self.engine.idem.call(&format!("line:{id}")))
+    }
+
     /// Makes no further store call in this delivery if the store failed. A value that cannot be read is a failure of one
-    /// event, not of the store.
+    /// event, not of the store; and what ends after the time for it does not show that the store is down.
     pub(crate) fn note_failure(&self, error: &Error) {
         let down = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Rejected);
-        if down && self.store_is_up.swap(false, Ordering::Relaxed) {
+        let is_late = Instant::now() >= self.before_reply();
+        if down && !is_late && self.store_is_up.swap(false, Ordering::Relaxed) {
             tracing::warn!(%error, "the store failed: this delivery goes on without it");
         }
     }

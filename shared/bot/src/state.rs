@@ -24,7 +24,8 @@ use crate::Incoming;
 /// ```
 ///
 /// It is kept as JSON under `user:{user_id}:{name}`, in a group or room under `user:{user_id}:{name}:{a hash of its id}`: what a user
-/// said in one chat is not known in another. Whoever has no state yet has the type's default.
+/// said in one chat is not known in another. Without a stored value, the state is `T::default()`. If the function serves several
+/// channels, the state is also one for each [named](crate::Incoming::channel_name) channel.
 ///
 /// Read by [`Context::state`](crate::Context::state), it comes with the claim if [`Bot::reads`](crate::Bot::reads) names its
 /// [`keys`](State::keys). Changed by [`Context::change`](crate::Context::change), it changes once for each event, through redeliveries,
@@ -55,7 +56,7 @@ impl<T> State<T> {
         State { ttl: TtlOf::ByValue(ttl), ..self }
     }
 
-    /// The same, one for each user in whatever chat.
+    /// The same, one for each user, in whatever chat. It is shared by the channels of one provider, in which LINE gives a user one id.
     #[must_use]
     pub const fn per_user(self) -> State<T> {
         State { is_per_user: true, ..self }
@@ -67,17 +68,16 @@ impl<T> State<T> {
         State { is_lenient: true, ..self }
     }
 
-    /// Where it is kept for who caused this event; `None` if LINE does not name the user.
+    /// Its key for the user who caused this event, in this chat; `None` if LINE does not name them.
     pub fn key(&self, incoming: &Incoming<'_>) -> Option<Key> {
-        let source = &incoming.event.source;
         let (user, name) = (incoming.user_id()?, self.name);
-        let (chat, channel) = (source.chat_id.as_deref().unwrap_or_default(), incoming.channel);
-        let is_plain = self.is_per_user || incoming.is_one_to_one() && channel.is_none();
-        let key = match is_plain {
+        let channel = incoming.channel_name.unwrap_or_default();
+        let key = match self.is_per_user || incoming.is_one_to_one() && channel.is_empty() {
             true => Key::new(format!("user:{user}:{name}")),
             false => {
-                let parts = [source.chat.label(), chat, channel.unwrap_or_default()];
-                Key::new(format!("user:{user}:{name}:{}", digest(&parts.map(str::as_bytes))))
+                let chat = if incoming.is_one_to_one() { "" } else { incoming.chat_id()? };
+                let parts = [incoming.event.source.chat.label(), chat, channel].map(str::as_bytes);
+                Key::new(format!("user:{user}:{name}:{}", digest(&parts)))
             }
         };
         key.ok()
@@ -102,13 +102,16 @@ impl<T: Serialize + DeserializeOwned + Default> State<T> {
 
     /// The writes that keep `value` in place of what is there: none if it is there already. The type's default is kept by deleting
     /// the key.
-    pub fn write(&self, writes: Batch, key: &Key, there: &Values, value: &T) -> Batch {
-        let json = |value: &T| serde_json::to_string(value).unwrap_or_default();
-        let new = json(value);
-        match there.get(key) {
+    pub fn write(&self, writes: Batch, key: &Key, there: &Values, value: &T) -> Result<Batch, Error> {
+        let json = |value: &T| {
+            let wrong = |_| Error::decode(format!("the state `{}` cannot be written as JSON", self.name));
+            serde_json::to_string(value).map_err(wrong)
+        };
+        let new = json(value)?;
+        Ok(match there.get(key) {
             Some(old) if old == new => writes,
-            Some(old) if new == json(&T::default()) => writes.delete(key, old),
-            None if new == json(&T::default()) => writes,
+            Some(old) if new == json(&T::default())? => writes.delete(key, old),
+            None if new == json(&T::default())? => writes,
             _ => {
                 let ttl = match &self.ttl {
                     TtlOf::Fixed(ttl) => *ttl,
@@ -116,7 +119,7 @@ impl<T: Serialize + DeserializeOwned + Default> State<T> {
                 };
                 writes.put(key, there.expect(key), new, ttl)
             }
-        }
+        })
     }
 }
 

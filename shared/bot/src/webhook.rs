@@ -1,21 +1,23 @@
 //! The function: one request is one delivery of LINE.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{Method, StatusCode, header};
 use lambda_http::{Body, Request, Response};
-use onetap_config::ConfigError;
+use onetap_config::{ConfigError, Variables};
 use onetap_idem::Idempotency;
 use onetap_line::signature::{Verdict, verify};
 use onetap_line::{Client, Message, WebhookBody};
 use onetap_store::lease::unique_token;
-use onetap_store::{Store, WARM_UP_TIMEOUT, warm_up};
+use onetap_store::{Store, WARM_UP_TIMEOUT, open_with_kinds, warm_up};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::delivery::{self, Ending, Endings};
+use crate::locks::busy_reply;
 use crate::session::{Engine, Session};
 use crate::{Bot, Config};
 
@@ -23,7 +25,6 @@ use crate::{Bot, Config};
 const MAX_BODY: usize = 1 << 20;
 
 /// The webhook of a bot: `POST`, from LINE.
-#[derive(Debug)]
 pub struct Webhook<B> {
     engine: Engine,
     bot: B,
@@ -43,6 +44,18 @@ impl<B: Bot> Webhook<B> {
         Ok(Webhook { engine: Engine { store, idem, config, clients, now_ms: Arc::new(now_ms) }, bot })
     }
 
+    /// The webhook as the environment describes it, of the bot that `bot` makes of the variables and of the HTTP client that LINE's
+    /// API uses too.
+    pub fn from_variables(
+        variables: &Variables<'_>,
+        bot: impl FnOnce(&Variables<'_>, &onetap_http::Client) -> Result<B, ConfigError>,
+    ) -> Result<Webhook<B>, ConfigError> {
+        let (config, http) = (Config::from_variables(variables)?, onetap_http::Client::new());
+        let bot = bot(variables, &http)?;
+        let store = open_with_kinds(&onetap_store::Config::from_variables(variables)?, B::key_kind)?;
+        Webhook::new(store, bot, &http, config)
+    }
+
     /// The same with another clock in place of the system's, in milliseconds since 1970: for a test that simulates hours.
     #[must_use]
     pub fn with_clock(mut self, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Webhook<B> {
@@ -58,7 +71,7 @@ impl<B: Bot> Webhook<B> {
     /// The reply to an event that finds the processing lock held; `None` if no lock is taken.
     pub fn busy_reply(&self) -> Option<Message> {
         let lock = self.engine.config.lock.as_ref()?;
-        Some(lock.message.clone().unwrap_or_else(|| self.bot.wait()))
+        Some(busy_reply(Some(lock), &self.bot))
     }
 
     /// Opens the connections that a delivery needs, all at once, while the function starts. Never fails. A delivery that comes
@@ -131,6 +144,12 @@ impl<B: Bot> Webhook<B> {
     fn channel(&self, body: &[u8], signature: Option<&str>) -> Option<usize> {
         let channels = &self.engine.config.channels;
         channels.iter().position(|channel| verify(&channel.line.secrets, body, signature) == Verdict::Genuine)
+    }
+}
+
+impl<B> fmt::Debug for Webhook<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook").field("engine", &self.engine).finish_non_exhaustive()
     }
 }
 

@@ -7,12 +7,14 @@ use onetap_idem::{RecordOutcome, Run};
 use onetap_line::Messages;
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind};
 use onetap_store::lease::ReleaseOutcome;
-use onetap_store::{Batch, Commit, Edit, Error, Lease, Round, Values, edit};
+use onetap_store::{Batch, Commit, Edit, Error, Lease, Round, Store, Values, edit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::{Step, Unwritten};
-use crate::claims::{Begun, EventClaim, Marker, count_dedupe};
+use crate::bot::default_unavailable;
+use crate::claims::{Begun, EventClaim, Marker, Plan, count_dedupe};
 use crate::locks::LockOutcome;
+use crate::panics::{caught, caught_async};
 use crate::reply::{Replied, reply};
 use crate::session::Session;
 use crate::{Answer, Bot, Change, Context, Ended, Ending, Incoming};
@@ -33,38 +35,28 @@ pub(crate) async fn handle_event<B: Bot>(session: &Session<'_>, bot: &B, begun: 
 }
 
 async fn end<B: Bot>(session: &Session<'_>, bot: &B, begun: Begun<'_, B::Ask>) -> Ending {
-    let Begun { incoming, ask, claim, lock, known } = begun;
+    let Begun { incoming, plan, claim, lock, known } = begun;
     let event = incoming.event;
-    let Some(ask) = ask else { return ignored(event).into() };
-    let ask = Asked { session, bot, incoming, ask: &ask };
+    let ask = match plan {
+        Plan::Nothing => return ignored(event).into(),
+        Plan::Panicked => return Ended::Failed.into(),
+        Plan::Answer { ask, .. } => ask,
+    };
+    let asked = Asked { session, bot, incoming, ask: &ask };
     match (claim, lock) {
         (EventClaim::Elsewhere, _) => Ended::Elsewhere.into(),
-        // Its writes were committed by a run that may not have come to reply.
-        (EventClaim::Done(Some(Marker::Answer(answer))), _) => {
-            let context = Context::new(incoming, session, Values::default(), None);
-            match ask.reply_to_written(&context, answer).await.ended() {
-                Ended::Failed => Ended::Failed.into(),
-                _ => Ended::Duplicate.into(),
-            }
-        }
-        (EventClaim::Done(_), _) => Ended::Duplicate.into(),
+        (EventClaim::Done(marker), _) => asked.repeat(marker).await.into(),
         (EventClaim::Ours(run), LockOutcome::Busy(message)) => {
-            let message = message.into();
-            let replied = reply(session, event, &message).await;
-            let replied = if run.is_none() { replied.of_kept_nowhere() } else { replied };
-            let ended = replied.ended();
-            let record = run.map(|run| MarkerWrite::after(run, replied, message));
+            let (ended, record) = asked.deny(run, message.into()).await;
             finish(session, event, ended, LastWrites { record, ..LastWrites::default() }).await;
             if ended == Ended::Handled { Ended::Busy.into() } else { ended.into() }
         }
         // A busy reply would finish the event. The lock expires, and then the redelivered event can be handled.
         (EventClaim::Ours(run), LockOutcome::LeftBehind) => {
-            let ended = Ended::Elsewhere;
-            finish(session, event, ended, LastWrites::of(run, ended)).await;
-            ended.into()
+            asked.leave(run, None, Ended::Elsewhere).await.into()
         }
-        (EventClaim::Ours(run), LockOutcome::Held(lease)) => ask.work(known, run, Some(lease)).await,
-        (EventClaim::Ours(run), LockOutcome::Unlocked) => ask.work(known, run, None).await,
+        (EventClaim::Ours(run), LockOutcome::Held(lease)) => asked.work(known, run, Some(lease)).await,
+        (EventClaim::Ours(run), LockOutcome::Unlocked) => asked.work(known, run, None).await,
     }
 }
 
@@ -86,130 +78,177 @@ struct Asked<'a, B: Bot> {
     ask: &'a B::Ask,
 }
 
+/// How an event ended, and what its end writes.
+type Outcome = (Ended, Option<MarkerWrite>);
+
 impl<B: Bot> Asked<'_, B> {
-    /// Does the work of an event that is ours.
-    async fn work(&self, known: Values, mut run: Option<Run>, lease: Option<Lease>) -> Ending {
+    /// Sends what is left to send of an event that was handled before.
+    async fn repeat(&self, marker: Option<Marker>) -> Ended {
         let (session, event) = (self.session, self.incoming.event);
-        let effects = run.as_ref().map(Run::effect_keys);
-        let context = Context::new(self.incoming, session, known, effects);
-        let Answer { messages, change, to_keep, comes_again, extensions } = self.answer(&context).await;
-        let change = match change {
-            Some(change) if session.store_is_up() => change,
-            unwritten => {
-                let messages = match (&unwritten, messages) {
-                    (Some(change), None) => change.unwritten.messages(self.bot),
-                    (_, messages) => messages,
-                };
-                let (ended, record) = match messages {
-                    Some(messages) => {
-                        let replied = reply(session, event, &messages).await;
-                        let replied = if unwritten.is_some() { replied.of_kept_nowhere() } else { replied };
-                        (replied.ended(), run.map(|run| MarkerWrite::after(run, replied, messages)))
-                    }
-                    None => {
-                        // Without a reply, the redelivered event can be written.
-                        let ended =
-                            if comes_again || unwritten.is_some() { Ended::Failed } else { Ended::Handled };
-                        (ended, run.map(|run| MarkerWrite::Ended(run, ended)))
-                    }
-                };
-                finish(session, event, ended, LastWrites { record, to_keep, lease }).await;
-                return Ending { ended, extensions };
+        let replied = match marker {
+            None | Some(Marker::Answered) => return Ended::Duplicate,
+            Some(Marker::Unheard(messages)) => reply(session, event, &messages).await,
+            // Its writes were committed by a run that may not have replied.
+            Some(Marker::Answer(messages)) => {
+                let context = Context::new(self.incoming, session, Values::default());
+                self.reply_to_written(&context, messages).await
             }
         };
-        let Change { edit, step, is_repeatable, unwritten } = change;
-        let written = write(session, run.as_mut(), edit, step, messages.as_ref()).await;
-        if run.is_some() {
-            count_dedupe(match &written {
-                Ok(_) => "executed",
-                Err(edit::Error::TakenOver) => "lost_lease",
-                Err(_) => "unrecorded",
-            });
+        if replied.ended() == Ended::Handled { Ended::Duplicate } else { Ended::Failed }
+    }
+
+    /// Ends an event of ours without work.
+    async fn leave(&self, run: Option<Run>, lease: Option<Lease>, ended: Ended) -> Ended {
+        let record = run.map(|run| MarkerWrite::Ended(run, ended));
+        finish(self.session, self.incoming.event, ended, LastWrites { record, lease, to_keep: None }).await;
+        ended
+    }
+
+    /// Does the work of an event that is ours.
+    async fn work(&self, known: Values, run: Option<Run>, lease: Option<Lease>) -> Ending {
+        let (session, event) = (self.session, self.incoming.event);
+        // The events before it took all of the time. Without a claim a redelivery would repeat those, too.
+        if run.is_some() && Instant::now() >= session.answer_deadline() {
+            return self.leave(run, lease, Ended::Failed).await.into();
         }
-        let mut answered = None;
-        let ended = match written {
-            Ok(Marker::Answer(written)) => {
-                let replied = self.reply_to_written(&context, written.clone()).await;
-                let has_claim = run.is_some();
-                // Whoever finds the marker from now on need not send the answer again.
-                let sent = run.filter(|_| replied.ended() == Ended::Handled);
-                answered = sent.map(|run| {
-                    MarkerWrite::Answered(
-                        run.amend_batch(&Marker::Answer(written), &Marker::Answered),
-                        replied,
-                    )
-                });
-                match replied {
-                    // No marker tells the redelivery that it is written: it would write it again.
-                    _ if !has_claim && !is_repeatable => Ended::Handled,
-                    replied => replied.ended(),
-                }
+        let context = Context::new(self.incoming, session, known);
+        let Answer { messages, change, to_keep, comes_again, extensions } = self.answer(&context).await;
+        let (ended, record) = match (change, messages) {
+            (Some(change), messages) if session.store_is_up() => {
+                self.write_and_reply(&context, run, change, messages).await
             }
-            Ok(Marker::Answered) => Ended::Handled,
-            Err(edit::Error::TakenOver) => Ended::Elsewhere,
-            Err(error) => self.reply_to_failed_write(messages, unwritten, run.is_some(), &error).await,
+            (_, Some(messages)) => self.say(run, messages).await,
+            (Some(change), None) => self.apologize(run, change.unwritten).await,
+            (None, None) => {
+                let ended = if comes_again { Ended::Failed } else { Ended::Handled };
+                (ended, run.map(|run| MarkerWrite::Ended(run, ended)))
+            }
         };
-        finish(session, event, ended, LastWrites { record: answered, to_keep, lease }).await;
+        finish(session, event, ended, LastWrites { record, to_keep, lease }).await;
         Ending { ended, extensions }
     }
 
-    /// The bot's answer, if it is there in time for the reply.
+    /// The bot's answer, if it is there in time for the writes and the reply.
     async fn answer(&self, context: &Context<'_>) -> Answer {
-        let unavailable = || Answer::say(self.bot.unavailable());
-        match timeout_at(context.deadline(), self.bot.answer(context, self.ask)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the bot has failed to answer an event");
-                unavailable()
+        let answer = caught_async("answer", self.bot.answer(context, self.ask));
+        match timeout_at(context.deadline(), answer).await {
+            Ok(Some(Ok(answer))) => return answer,
+            Ok(Some(Err(error))) => log_bot_error(&*error),
+            Ok(None) => {}
+            Err(_) => tracing::error!("the bot has not answered an event in time"),
+        }
+        Answer::say(self.unavailable())
+    }
+
+    fn unavailable(&self) -> Messages {
+        caught("unavailable", || self.bot.unavailable()).unwrap_or_else(default_unavailable)
+    }
+
+    /// Replies to an event that writes nothing.
+    async fn say(&self, run: Option<Run>, messages: Messages) -> Outcome {
+        let replied = reply(self.session, self.incoming.event, &messages).await;
+        (replied.ended(), run.map(|run| MarkerWrite::after(run, replied, messages)))
+    }
+
+    /// The same with messages that say "wait" or "try again". Unless a marker keeps them, a redelivery would do what they deny.
+    async fn deny(&self, run: Option<Run>, messages: Messages) -> Outcome {
+        let replied = reply(self.session, self.incoming.event, &messages).await;
+        let is_kept = run.is_some() && self.session.store_is_up();
+        let replied = if is_kept { replied } else { replied.final_if_unknown() };
+        (replied.ended(), run.map(|run| MarkerWrite::after(run, replied, messages)))
+    }
+
+    /// Ends an event whose change was certainly not written.
+    async fn apologize(&self, run: Option<Run>, unwritten: Unwritten) -> Outcome {
+        let messages = match unwritten {
+            Unwritten::Unavailable => self.unavailable(),
+            Unwritten::Say(messages) => messages,
+            Unwritten::Again => {
+                return (Ended::Failed, run.map(|run| MarkerWrite::Ended(run, Ended::Failed)));
             }
-            Err(_) => {
-                tracing::error!("the bot has not answered an event in time");
-                unavailable()
+        };
+        self.deny(run, messages).await
+    }
+
+    /// Makes the change, then replies: the change's own messages, else `messages`, which are right whether it is written or not.
+    async fn write_and_reply(
+        &self,
+        context: &Context<'_>,
+        mut run: Option<Run>,
+        change: Change,
+        messages: Option<Messages>,
+    ) -> Outcome {
+        let Change { edit, step, is_repeatable, unwritten } = change;
+        let edit = edit.knowing(&context.known());
+        let written = write(self.session, run.as_mut(), edit, step, messages.as_ref()).await;
+        match written {
+            Ok(Marker::Answer(answer)) => {
+                count_if(run.is_some(), "executed");
+                let replied = self.reply_to_written(context, answer.clone()).await;
+                match run {
+                    // Without a claim there is no marker, so a redelivery would repeat the change.
+                    None if !is_repeatable => (Ended::Handled, None),
+                    None => (replied.ended(), None),
+                    Some(run) => {
+                        let amended = run.amend_batch(&Marker::Answer(answer), &Marker::Answered);
+                        let is_heard = replied.ended() == Ended::Handled;
+                        (replied.ended(), is_heard.then_some(MarkerWrite::Answered(amended, replied)))
+                    }
+                }
+            }
+            Ok(_) => {
+                count_if(run.is_some(), "executed");
+                (Ended::Handled, None)
+            }
+            Err(edit::Error::TakenOver) => {
+                count_if(run.is_some(), "lost_lease");
+                (Ended::Elsewhere, None)
+            }
+            Err(error) => {
+                if let edit::Error::Step(error) = &error {
+                    log_bot_error(&**error);
+                }
+                let maybe_written = matches!(&error, edit::Error::Unwritten(error) if error.maybe_applied());
+                match messages {
+                    // The claim stays: it is the result's, if that was written.
+                    _ if maybe_written && run.is_some() => {
+                        count_dedupe("unrecorded");
+                        match messages {
+                            Some(messages) => self.say(None, messages).await,
+                            // If the bot said "try again", the user could enter it twice. The redelivery finds the marker
+                            // and replies, or finds none and does the work.
+                            None => (Ended::Failed, None),
+                        }
+                    }
+                    Some(messages) => self.say(run, messages).await,
+                    None => self.apologize(run, unwritten).await,
+                }
             }
         }
     }
 
     /// Replies to an event whose writes are committed. The run that committed them may have died before that.
     async fn reply_to_written(&self, context: &Context<'_>, messages: Messages) -> Replied {
-        let messages = self.bot.after_commit(context, self.ask, messages).await;
+        let work = self.bot.after_commit(context, self.ask, messages.clone());
+        let done = timeout_at(self.session.before_reply(), caught_async("after_commit", work)).await;
+        let messages = done.ok().flatten().unwrap_or(messages);
         reply(self.session, self.incoming.event, &messages).await
-    }
-
-    /// Replies to an event whose writes the store did not confirm, if a reply is right.
-    async fn reply_to_failed_write(
-        &self,
-        messages: Option<Messages>,
-        unwritten: Unwritten,
-        has_claim: bool,
-        error: &edit::Error<Error>,
-    ) -> Ended {
-        let maybe_written = matches!(error, edit::Error::Unwritten(error) if error.maybe_applied());
-        let (session, event) = (self.session, self.incoming.event);
-        if let edit::Error::Step(error) = error {
-            tracing::error!(%error, "the change of an event has failed");
-        }
-        match messages {
-            // They are right whether the change was written or not.
-            Some(messages) => reply(session, event, &messages).await.ended(),
-            // The writes may be applied: if the bot said "try again", the user could enter it twice. LINE delivers the event
-            // again, and that run finds the marker and replies, or finds none and does the work.
-            None if maybe_written && has_claim => Ended::Failed,
-            None => match unwritten.messages(self.bot) {
-                Some(messages) => reply(session, event, &messages).await.of_kept_nowhere().ended(),
-                None => Ended::Failed,
-            },
-        }
     }
 }
 
-impl Unwritten {
-    /// What the user is told; `None` if LINE is to deliver the event again.
-    fn messages(&self, bot: &impl Bot) -> Option<Messages> {
-        match self {
-            Unwritten::Unavailable => Some(bot.unavailable()),
-            Unwritten::Say(messages) => Some(messages.clone()),
-            Unwritten::Again => None,
-        }
+/// Logs why a bot has failed. The text of an error that is not this project's may quote a user.
+fn log_bot_error(error: &(dyn std::error::Error + Send + Sync + 'static)) {
+    if error.is::<Error>() || error.is::<onetap_line::CallError>() {
+        tracing::error!(%error, "the bot has failed to answer an event");
+    } else {
+        tracing::error!("the bot has failed to answer an event: RUST_LOG=debug shows the error");
+        tracing::debug!(%error, "the error of the bot");
+    }
+}
+
+fn count_if(has_claim: bool, outcome: &'static str) {
+    if has_claim {
+        count_dedupe(outcome);
     }
 }
 
@@ -220,11 +259,14 @@ async fn write(
     edit: Edit<'static>,
     mut step: Step,
     messages: Option<&Messages>,
-) -> Result<Marker, edit::Error<Error>> {
+) -> Result<Marker, edit::Error<crate::Error>> {
     let edit = edit.deadline(Some(session.before_reply()));
     let store = &session.store();
     let step = |there: &_| {
-        let (writes, own) = step(there)?;
+        let (writes, own) =
+            caught("the step of a change", || step(there)).ok_or("the step has panicked")??;
+        // A batch that no store takes is the bot's failure, and not the store's.
+        writes.validate(store.max_value())?;
         let answer = own.or_else(|| messages.cloned());
         Ok((writes, answer.map_or(Marker::Answered, Marker::Answer)))
     };
@@ -257,7 +299,7 @@ impl MarkerWrite {
     /// If LINE is to deliver the event again, its claim is released, or its answer is kept for that.
     fn batch(&self) -> Batch {
         match self {
-            MarkerWrite::Unheard(run, answer) => run.commit_batch(&Marker::Answer(answer.clone())),
+            MarkerWrite::Unheard(run, answer) => run.commit_batch(&Marker::Unheard(answer.clone())),
             MarkerWrite::Ended(run, ended) if ended.comes_again() => run.abandon_batch(),
             MarkerWrite::Ended(run, _) => run.commit_batch(&Marker::Answered),
             MarkerWrite::Answered(amended, _) => amended.clone(),
@@ -290,13 +332,6 @@ struct LastWrites {
     to_keep: Option<Batch>,
     /// The lock to be released.
     lease: Option<Lease>,
-}
-
-impl LastWrites {
-    /// Of an event that did no work.
-    fn of(run: Option<Run>, ended: Ended) -> LastWrites {
-        LastWrites { record: run.map(|run| MarkerWrite::Ended(run, ended)), ..LastWrites::default() }
-    }
 }
 
 /// Sends the last writes of an event, in one round trip. A failure is a warning: the claim and the lock end by themselves.

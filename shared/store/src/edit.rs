@@ -152,10 +152,11 @@ impl<'a> Edit<'a> {
         Edit { guess: true, ..self }
     }
 
-    /// Begins with what the caller has read, perhaps in the round trip of another request, instead of a read of its own. A value
-    /// that has changed since is a conflict like any other, and a key that was not read is taken for absent.
-    pub fn knowing(self, known: Values) -> Edit<'a> {
-        Edit { known: Some(known), ..self }
+    /// Begins with what the caller has read, perhaps in the round trip of another request, instead of a read of its own, if that is
+    /// all that the edit reads. A value that has changed since is a conflict like any other.
+    pub fn knowing(self, known: &Values) -> Edit<'a> {
+        let known = self.keys.iter().all(|key| known.knows(key)).then(|| known.clone());
+        Edit { known: known.or(self.known), ..self }
     }
 
     /// Declares that taking the step twice is as good as once, as for a step that sets fields or deletes. After a lost reply

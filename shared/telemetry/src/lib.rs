@@ -23,9 +23,14 @@ static SERVICE: OnceLock<Service> = OnceLock::new();
 /// Sets up logs and metrics for a program on Lambda; a second call changes nothing.
 ///
 /// Logs go to standard output, one JSON object a line. `RUST_LOG` (`info`, `onetap_store=debug,warn`, …) decides what is
-/// logged, else Lambda's own `AWS_LAMBDA_LOG_LEVEL`, else it is `info`.
+/// logged, else Lambda's own `AWS_LAMBDA_LOG_LEVEL`, else it is `info`. A panic is logged by its place in the code, without its
+/// message, which may quote what a user wrote.
 pub fn init() {
     install(LevelFilter::INFO, BoxMakeWriter::new(std::io::stdout));
+    std::panic::set_hook(Box::new(|panic| {
+        let location = panic.location().map(tracing::field::display);
+        tracing::error!(location, "panic");
+    }));
 }
 
 /// The same for a program at a terminal: logs go to standard error, and without `RUST_LOG` only warnings and errors are

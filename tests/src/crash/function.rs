@@ -107,7 +107,7 @@ impl Functions {
         let weather = Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
         Functions {
             counter: counter(Arc::clone(&store), &http, patient_config(&variables)),
-            webhook: Webhook::new(store, weather, &http, patient_config(&variables)).unwrap(),
+            webhook: webhook::on(store, weather, &http, patient_config(&variables)).unwrap(),
             edit: EditLastTransaction::from_variables(&variables).unwrap(),
             consumer: QueueConsumer::from_variables(&variables).unwrap(),
         }
@@ -130,7 +130,7 @@ impl Functions {
         let bus = queue_consumer::Config::from_variables(&variables).unwrap();
         Functions {
             counter: counter(store.clone(), &http, bot.clone()),
-            webhook: Webhook::new(store.clone(), weather, &http, bot).unwrap(),
+            webhook: webhook::on(store.clone(), weather, &http, bot).unwrap(),
             edit: EditLastTransaction::new(store.clone(), edit),
             consumer: QueueConsumer::new(store, bus),
         }

@@ -1,7 +1,7 @@
 //! Parsers that need no store: what they take they write down again in the same words.
 
 use onetap_config::Secret;
-use onetap_ledger::chat::{self, Habits, Pending, Sentence};
+use onetap_ledger::chat::{self, Habits, PendingByChat, Sentence};
 use onetap_ledger::{Entry, LedgerRecord, Moment, Month, Months, Patch, Statement};
 use onetap_line::signature::{Verdict, sign, verify};
 use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Mode, Source};
@@ -114,7 +114,9 @@ pub fn chat_sentence(bytes: &[u8]) {
         Sentence::EditProblem(problem) | Sentence::NoteProblem(problem) => assert!(!problem.0.is_empty()),
         Sentence::HalfSaid(pending, problem) => {
             assert!(!problem.0.is_empty());
-            let stored = Pending::read(&pending.to_json(None, None, now), None, &Habits::default(), now);
+            let mut all = PendingByChat::default();
+            all.put(&pending, None, now);
+            let stored = all.get(None, &Habits::default(), now);
             assert_eq!(stored, Some(pending), "kept, and not the same");
         }
         Sentence::Delete(_) | Sentence::Recall(_) | Sentence::SetPayment(_) | Sentence::Other => {}

@@ -42,7 +42,7 @@ pub(super) async fn erase(context: &Context<'_>, erasure: Erasure) -> Answer {
             Ok(true) => {}
             Ok(false) => break,
             Err(edit::Error::Unwritten(error)) if error.maybe_applied() => return Answer::again(),
-            Err(_) => return Answer::say(replies::busy()),
+            Err(_) => return Answer::say(replies::unavailable()),
         }
     }
     let edit = erasure.edit();

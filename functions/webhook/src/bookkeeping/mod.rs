@@ -163,17 +163,17 @@ impl Assistant {
 
     /// The answer of this skill.
     pub(crate) async fn answer_books(&self, context: &Context<'_>, ask: &Ask) -> Answer {
-        let busy = || Answer::say(replies::busy());
+        let unavailable = || Answer::say(replies::unavailable());
         match (ask, self.kept(context.incoming())) {
             (Ask::Words(words, otherwise), kept) => self.change_of_books(context, words, otherwise, kept),
             (Ask::Recall(question), Some(kept)) => {
                 match recall::recall(context, &kept.book, question).await {
                     Ok(messages) => Answer::say(messages),
-                    Err(_) => busy(),
+                    Err(_) => unavailable(),
                 }
             }
             (Ask::Erase, Some(kept)) => erasing::erase(context, kept.into()).await,
-            (Ask::Recall(_) | Ask::Erase, None) => busy(),
+            (Ask::Recall(_) | Ask::Erase, None) => unavailable(),
             (Ask::NotInAGroup, _) => {
                 Answer::say(replies::text("為了保護您的隱私，請在和我的一對一聊天裡查帳。"))
             }
@@ -193,20 +193,18 @@ impl Assistant {
         otherwise: &Messages,
         kept: Option<Kept>,
     ) -> Answer {
-        let without_store = without_store(words, otherwise).unwrap_or_else(replies::busy);
+        let without_store = without_store(words, otherwise).unwrap_or_else(replies::unavailable);
         let (Some(Kept { book, profile }), Some(now)) = (kept, moment(context.incoming().now_ms)) else {
             return Answer::say(without_store);
         };
         let bookkeeping = Bookkeeping::new(book, profile, words.clone(), now, otherwise.clone());
-        bookkeeping.knowing(context.known().clone()).into_change().or_say(without_store).into()
+        bookkeeping.knowing(context.known()).into_change().or_say(without_store).into()
     }
 
     /// After the commit of a change, before its answer is sent.
     pub(crate) async fn after_books(&self, context: &Context<'_>, ask: &Ask, messages: Messages) -> Messages {
         match (ask, self.kept(context.incoming())) {
-            (Ask::Erase, Some(kept)) if messages == erasing::erased() => {
-                erasing::remove_hidden_records(context, &kept.book).await
-            }
+            (Ask::Erase, Some(kept)) => erasing::remove_hidden_records(context, &kept.book).await,
             _ => messages,
         }
     }

@@ -1,14 +1,22 @@
 //! What a text means to a user's ledger: a pure step from what is kept to what is written and answered.
 
 use onetap_bot::Change as BotChange;
-use onetap_ledger::chat::{self, Answer, Habits, Pending, Problem, Sentence, Target};
+use onetap_bot::State;
+use onetap_ledger::chat::{self, Answer, Habits, Pending, PendingByChat, Problem, Sentence, Target};
 use onetap_ledger::{Attempt, Book, Change, ChangeError, Entry, Moment, texts};
 use onetap_line::{Action, Message, Messages};
-use onetap_store::{Batch, Edit, Expect, Key, Values};
+use onetap_store::{Batch, Edit, Error, Expect, Key, Ttl, Values};
 
 use super::Words;
 use crate::profile::{PROFILE, Profile};
 use crate::replies;
+
+/// What a user has half said. What cannot be read is replaced.
+const HALF_SAID: State<PendingByChat> =
+    State::new("pending", Ttl::Of(PendingByChat::TTL)).per_user().lenient();
+
+/// The writes of a step, and the answer if they are applied.
+type Made = Result<(Batch, Messages), Error>;
 
 /// After a half-said entry was dropped.
 const DROPPED: &str = "好的，這筆先不記。";
@@ -78,16 +86,13 @@ impl Bookkeeping {
     /// As a change of a bot.
     pub(super) fn into_change(mut self) -> BotChange {
         BotChange::new(self.edit(), move |there| {
-            let (writes, answer) = self.step(there);
+            let (writes, answer) = self.step(there)?;
             Ok((writes, Some(answer)))
         })
     }
 
     fn edit(&self) -> Edit<'static> {
-        let edit = match self.known.is_empty() {
-            true => Edit::of_all(keys(&self.book, &self.profile, &self.words, self.now)),
-            false => Edit::default().knowing(self.known.clone()),
-        };
+        let edit = Edit::of_all(keys(&self.book, &self.profile, &self.words, self.now));
         // A note gets a new id on every retry, so it is not idempotent. The other changes are.
         match self.words.means {
             Sentence::SetPayment(_) => edit.idempotent(),
@@ -103,22 +108,21 @@ impl Bookkeeping {
     }
 
     /// The writes over what is there, and the answer if they are applied.
-    fn step(&mut self, there: &Values) -> (Batch, Messages) {
+    fn step(&mut self, there: &Values) -> Made {
         let profile = PROFILE.read(there.get(&self.profile)).unwrap_or_default();
         // A group is not shown how its members pay and what they call things.
         let general = Habits::default();
         let habits = if self.words.chat.is_some() { &general } else { profile.habits() };
         let sentence = chat::parse(&self.words.text, self.words.at, habits);
-        let stored = there.get(self.book.pending()).map(str::to_owned);
-        let chat = self.words.chat.clone();
-        let pending =
-            stored.as_deref().and_then(|text| Pending::read(text, chat.as_deref(), habits, self.now));
+        let (key, chat, now) = (self.book.pending().clone(), self.words.chat.clone(), self.now);
+        let half_said = HALF_SAID.read(there.get(&key))?;
+        let pending = half_said.get(chat.as_deref(), habits, now);
         let replaced = pending.as_ref().map(|pending| pending.text().to_owned());
-        if let (Some(pending), Some(stored)) = (pending, stored) {
-            let (key, now) = (self.book.pending().clone(), self.now);
-            let drop = |batch: Batch| match Pending::without(&stored, chat.as_deref(), now) {
-                Some(others) => batch.put(&key, Expect::Is(stored.clone()), others, Pending::TTL),
-                None => batch.delete(&key, stored.clone()),
+        if let Some(pending) = pending {
+            let drop = |batch: Batch| {
+                let mut others = half_said.clone();
+                others.remove(chat.as_deref(), now);
+                HALF_SAID.write(batch, &key, there, &others)
             };
             let is_last = self.last_written(there).is_none_or(|last| pending.at() >= last);
             match pending.answer(&self.words.text, habits) {
@@ -132,24 +136,24 @@ impl Bookkeeping {
                 // `刪除`, after another entry was recorded, deletes that.
                 Answer::Cancelled if !is_last && matches!(sentence, Sentence::Delete(_)) => {}
                 Answer::Cancelled if pending.is_edit() => {
-                    return (drop(Batch::new()), replies::text(NOT_EDITED));
+                    return Ok((drop(Batch::new())?, replies::text(NOT_EDITED)));
                 }
-                Answer::Cancelled => return (drop(Batch::new()), replies::text(DROPPED)),
+                Answer::Cancelled => return Ok((drop(Batch::new())?, replies::text(DROPPED))),
                 Answer::Other if is_last && !pending.is_edit() => {
                     // What was said last is not recorded yet: a correction of the last transaction would hit another one.
                     match &sentence {
                         Sentence::Delete(this) if this.is_any() => {
-                            return (drop(Batch::new()), replies::text(DROPPED));
+                            return Ok((drop(Batch::new())?, replies::text(DROPPED)));
                         }
                         Sentence::Edit(_, this) if this.is_any() => {
-                            return (Batch::new(), replies::text(NOT_RECORDED_YET));
+                            return Ok((Batch::new(), replies::text(NOT_RECORDED_YET)));
                         }
                         Sentence::Other => {
                             let (said, missing) = (pending.text(), pending.missing());
                             let problem = format!(
                                 "不好意思，我沒聽懂。「{said}」還缺少{missing}，請告訴我；不記請說「取消」。"
                             );
-                            return self.asked(Batch::new(), &pending, problem, habits);
+                            return Ok(self.asked(Batch::new(), &pending, problem, habits));
                         }
                         _ => {}
                     }
@@ -157,8 +161,8 @@ impl Bookkeeping {
                 Answer::Other => {}
             }
         }
-        let nothing = |text: String| (Batch::new(), replies::text(text));
-        let mut change = |change, this| self.change(change, this, there, &profile, |writes| writes);
+        let nothing = |text: String| Ok((Batch::new(), replies::text(text)));
+        let mut change = |change, this| self.change(change, this, there, &profile, Ok);
         match sentence {
             Sentence::Note(note) => change(Change::Note(note), Target::default()),
             Sentence::Edit(patch, this) => change(Change::Edit(patch), this),
@@ -178,10 +182,10 @@ impl Bookkeeping {
                     Some(payment) => format!("好的，之後沒有說付款方式就記「{payment}」。"),
                     None => "好的，之後沒有說付款方式時會再問您。".to_owned(),
                 };
-                (self.remember(Batch::new(), &profile, habits, there), replies::text(answer))
+                Ok((self.remember(Batch::new(), &profile, habits, there)?, replies::text(answer)))
             }
             _ if chat::is_cancel(&self.words.text) => nothing(NOTHING_TO_DROP.to_owned()),
-            _ => (Batch::new(), self.otherwise.clone()),
+            _ => Ok((Batch::new(), self.otherwise.clone())),
         }
     }
 
@@ -198,8 +202,8 @@ impl Bookkeeping {
         this: Target,
         there: &Values,
         profile: &Profile,
-        and: impl FnOnce(Batch) -> Batch,
-    ) -> (Batch, Messages) {
+        and: impl FnOnce(Batch) -> Result<Batch, Error>,
+    ) -> Made {
         // Each try reads the text again: what it means may depend on what is there.
         let is_same = |attempt: &Attempt| match (attempt.change(), &change) {
             (Change::Edit(before), Change::Edit(now)) => before == now,
@@ -238,7 +242,7 @@ impl Bookkeeping {
                     (Change::Edit(patch), Some(edited)) => habits.after_edit(patch, edited),
                     _ => {}
                 }
-                and(self.remember(writes, profile, habits, there))
+                and(self.remember(writes, profile, habits, there)?)?
             }
             // What was taken for absent must be: otherwise the next try knows better.
             (Err(_), _) => {
@@ -247,23 +251,30 @@ impl Bookkeeping {
             }
         };
         self.attempt = Some(attempt);
-        (writes, replies::text(answer))
+        Ok((writes, replies::text(answer)))
     }
 
     /// The same writes with these habits, if they are new.
-    fn remember(&self, writes: Batch, profile: &Profile, habits: Habits, there: &Values) -> Batch {
+    fn remember(
+        &self,
+        writes: Batch,
+        profile: &Profile,
+        habits: Habits,
+        there: &Values,
+    ) -> Result<Batch, Error> {
         if habits == *profile.habits() {
-            return writes;
+            return Ok(writes);
         }
         PROFILE.write(writes, &self.profile, there, &profile.clone().with_habits(habits))
     }
 
     /// Keeps a half-said entry, and asks for what is missing.
-    fn ask(&self, pending: &Pending, problem: Problem, there: &Values, habits: &Habits) -> (Batch, Messages) {
+    fn ask(&self, pending: &Pending, problem: Problem, there: &Values, habits: &Habits) -> Made {
         let key = self.book.pending();
-        let json = pending.to_json(self.words.chat.as_deref(), there.get(key), self.now);
-        let writes = Batch::new().put(key, there.expect(key), json, Pending::TTL);
-        self.asked(writes, pending, problem.0, habits)
+        let mut half_said = HALF_SAID.read(there.get(key))?;
+        half_said.put(pending, self.words.chat.as_deref(), self.now);
+        let writes = HALF_SAID.write(Batch::new(), key, there, &half_said)?;
+        Ok(self.asked(writes, pending, problem.0, habits))
     }
 
     /// A question with its buttons.

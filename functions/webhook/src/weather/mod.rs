@@ -187,17 +187,17 @@ impl Assistant {
                     Some(place) => self.forecast(context, place).await,
                     None => Answer::say(texts::not_saved(*saved)),
                 },
-                None => Answer::say(replies::busy()),
+                None => Answer::say(replies::unavailable()),
             },
             Ask::Recent => match self.profile(context).await {
                 Some(profile) => Answer::say(texts::recent(&profile.recent())),
-                None => Answer::say(replies::busy()),
+                None => Answer::say(replies::unavailable()),
             },
             Ask::Save(saved, place) => {
                 let changes = and_is_here(context, ProfileChange::Save(*saved, place));
                 match profile::change(context, changes, Some(texts::saved(*saved, place))) {
                     Some(change) => change.into(),
-                    None => Answer::say(replies::busy()),
+                    None => Answer::say(replies::unavailable()),
                 }
             }
             Ask::SaveWhich(saved) => Answer::say(texts::save_which(*saved)),
@@ -216,7 +216,7 @@ impl Assistant {
     async fn forecast(&self, context: &Context<'_>, place: &Place) -> Answer {
         let deadline = (Instant::now() + self.forecast_timeout).min(context.deadline());
         let Some(now) = Moment::from_unix(context.incoming().now_ms.div_euclid(1000)) else {
-            return Answer::say(replies::busy());
+            return Answer::say(replies::unavailable());
         };
         let read = async |names: &[String]| {
             let keys: Vec<Key> = names.iter().map(Key::new).collect::<Result<_, _>>().ok()?;
@@ -230,7 +230,8 @@ impl Assistant {
             counter!("weather_total", "outcome" => each.label()).increment((each == outcome).into());
         }
         tracing::info!(outcome = outcome.label(), "forecast");
-        let answer = Answer::say(replies::text(text.as_deref().unwrap_or(replies::BUSY))).with(outcome);
+        let answer =
+            Answer::say(replies::text(text.as_deref().unwrap_or(replies::UNAVAILABLE))).with(outcome);
         match to_store.and_then(batch_of) {
             Some(forecast) => answer.and_keep(forecast),
             None => answer,

@@ -111,7 +111,7 @@ fn build(variables: &HashMap<&str, &str>, store: Arc<dyn Store>, times: Times) -
     let http = onetap_http::Client::new();
     let weather = onetap_weather::Config::from_variables(&variables).unwrap().open(&http);
     let config = Config::from_variables(&variables).unwrap().with_times(times);
-    Webhook::new(store, Arc::new(weather), &http, config).unwrap().with_clock(clock)
+    webhook::on(store, Arc::new(weather), &http, config).unwrap().with_clock(|| clock().unix() * 1000)
 }
 
 fn status(status: u16) -> Fault {

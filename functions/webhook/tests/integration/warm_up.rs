@@ -30,7 +30,7 @@ fn variables(store: &[(&'static str, String)], line: String, weather: String) ->
 fn webhook(variables: &[(&'static str, String)]) -> Webhook {
     let lookup =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-    Webhook::from_variables(&Variables::from_lookup(lookup)).unwrap()
+    webhook::from_variables(&Variables::from_lookup(lookup)).unwrap()
 }
 
 /// A database at Upstash.

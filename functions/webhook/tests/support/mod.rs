@@ -8,14 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::Request;
-use lambda_http::Body;
+use onetap_bot::testing::{ACCESS_TOKEN, signed};
+#[allow(unused_imports, reason = "every test file uses its part")]
+pub use onetap_bot::testing::{SECRET, event, redelivered, tap, text, user};
 use onetap_config::{Secret, Variables};
-use onetap_line::signature::sign;
 use onetap_line::testing::{Fault as LineFault, MessagingApi};
 #[allow(unused_imports, reason = "every test file uses its part")]
 pub use onetap_servers::{Backend, Environment};
-use onetap_store::lease::unique_token;
 use onetap_store::testing::Gate;
 use onetap_store::{Memory, Store};
 use onetap_weather::{Error, Forecast, Forecasts, Moment, Place, Provider, Sample};
@@ -24,8 +23,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use webhook::{Config, Times, Webhook};
 
-pub const SECRET: &str = "planted-channel-secret";
-pub const TOKEN: &str = "planted-access-token";
+pub const TOKEN: &str = ACCESS_TOKEN;
 pub const PROCESSING: &str = "⏳ 正在為您查詢天氣，請稍候...";
 pub const BUSY: &str = "系統暫時有點忙，請稍後再試一次。";
 
@@ -175,7 +173,7 @@ fn build(
     let config = Config::from_variables(&variables).unwrap().with_times(times);
     let keep = onetap_weather::Config::from_variables(&variables).unwrap().keep;
     let weather = Forecasts::new(weather, None, keep);
-    Webhook::new(store, Arc::new(weather), &onetap_http::Client::new(), config).unwrap()
+    webhook::on(store, Arc::new(weather), &onetap_http::Client::new(), config).unwrap()
 }
 
 pub async fn deliver(webhook: &Webhook, events: &[Value]) -> u16 {
@@ -183,9 +181,7 @@ pub async fn deliver(webhook: &Webhook, events: &[Value]) -> u16 {
 }
 
 pub async fn deliver_body(webhook: &Webhook, body: Vec<u8>) -> u16 {
-    let signature = sign(&Secret::new(SECRET), &body);
-    let request = Request::post("/line/webhook").header("x-line-signature", signature);
-    webhook.handle(request.body(Body::Binary(body)).unwrap()).await.status().as_u16()
+    webhook.handle(signed(SECRET, body)).await.status().as_u16()
 }
 
 /// A bot, and a user of it who lives in 永和區.
@@ -208,46 +204,10 @@ pub async fn seconds_pass(seconds: u64) {
     tokio::time::resume();
 }
 
-/// A user nobody else is.
-pub fn user() -> String {
-    format!("U{}", unique_token())
-}
-
-/// An event of a user, with an id and a reply token of its own.
-pub fn event(user: &str, more: Value) -> Value {
-    let mut event = json!({
-        "webhookEventId": format!("01H{}", unique_token()),
-        "deliveryContext": {"isRedelivery": false},
-        "timestamp": 1_700_000_000_000_i64,
-        "mode": "active",
-        "replyToken": format!("planted-reply-{}", unique_token()),
-        "source": {"type": "user", "userId": user},
-    });
-    for (name, value) in more.as_object().unwrap() {
-        event[name] = value.clone();
-    }
-    event
-}
-
 /// The event, as it happened at this time.
 pub fn at(at: Moment, mut event: Value) -> Value {
     event["timestamp"] = (at.unix() * 1000).into();
     event
-}
-
-/// The same event, as LINE sends it again.
-pub fn redelivered(event: &Value) -> Value {
-    let mut again = event.clone();
-    again["deliveryContext"]["isRedelivery"] = true.into();
-    again
-}
-
-pub fn text(user: &str, words: &str) -> Value {
-    event(user, json!({"type": "message", "message": {"type": "text", "id": "1", "text": words}}))
-}
-
-pub fn tap(user: &str, data: &str) -> Value {
-    event(user, json!({"type": "postback", "postback": {"data": data}}))
 }
 
 /// LINE gives no reply token to answer somebody who has left.
@@ -263,10 +223,8 @@ pub fn location(user: &str, address: &str, latitude: f64, longitude: f64) -> Val
 
 pub const HOME: &str = "action=weather&type=home";
 
-pub fn in_group(mut event: Value) -> Value {
-    event["source"]["type"] = "group".into();
-    event["source"]["groupId"] = "planted-group".into();
-    event
+pub fn in_group(event: Value) -> Value {
+    onetap_bot::testing::in_group(event, "planted-group")
 }
 
 /// The event of a text in a group, with a mention of the bot in front.

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use onetap_bot::{Bot, Config, Context, Incoming, Message, Result, State, Ttl, Webhook};
+use onetap_bot::{
+    Bot, Config, ConfigError, Context, Incoming, Message, Result, State, Ttl, Variables, Webhook,
+};
 use onetap_config::Secret;
 use onetap_line::testing::MessagingApi;
 use onetap_store::Memory;
 use serde_json::{Value, json};
 
-use crate::support::{config, deliver, text, user};
+use onetap_bot::testing::{deliver, text, user};
 
 const COUNT: State<u32> = State::new("count", Ttl::Forever);
 
@@ -33,6 +35,11 @@ impl Bot for Concierge {
     }
 }
 
+fn config(variables: &[(&str, String)]) -> std::result::Result<Config, ConfigError> {
+    let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
+    Config::from_variables(&Variables::from_lookup(|name| value(name).map(|(_, value)| value.clone())))
+}
+
 fn channels(json: &Value) -> Vec<(&'static str, String)> {
     vec![("LINE_CHANNELS", json.to_string())]
 }
@@ -40,7 +47,10 @@ fn channels(json: &Value) -> Vec<(&'static str, String)> {
 fn two() -> Value {
     json!([
         {"destination": "Ushop", "secret": "shop-secret", "access_token": "planted-shop-token"},
-        {"destination": "Uhelp", "secret": "help-secret,old-help-secret", "access_token": "planted-help-token"},
+        {
+            "destination": "Uhelp", "secret": "help-secret,old-help-secret", "access_token": "planted-help-token",
+            "name": "help",
+        },
     ])
 }
 
@@ -75,19 +85,47 @@ async fn each_channel_has_its_own_secret_and_token_and_state() {
     }
 }
 
+/// A user has one id for all channels of a provider. What a bot keeps in one of them stays where a second one is added.
+#[tokio::test]
+async fn a_channel_that_is_added_leaves_the_states_of_the_first_as_they_are() {
+    let line = MessagingApi::start(Secret::new("planted-shop-token")).unwrap();
+    let (store, user) = (Arc::new(Memory::new()), user());
+    let alone = vec![
+        ("LINE_CHANNEL_SECRET", "shop-secret".to_owned()),
+        ("LINE_CHANNEL_ACCESS_TOKEN", "planted-shop-token".to_owned()),
+    ];
+    for (variables, destination, secret, status, said) in [
+        (alone, "Ushop", "shop-secret", 200, vec!["the only one: 1"]),
+        (channels(&two()), "Ushop", "shop-secret", 200, vec!["Ushop: 2"]),
+        // Its reply is refused by this stub, which knows the other token.
+        (channels(&two()), "Uhelp", "help-secret", 500, vec![]),
+        (channels(&two()), "Ushop", "shop-secret", 200, vec!["Ushop: 3"]),
+    ] {
+        let config = config(&[variables, vec![("LINE_API_BASE_URL", line.url())]].concat()).unwrap();
+        let webhook = Webhook::new(store.clone(), Concierge, &onetap_http::Client::new(), config).unwrap();
+        let body = json!({"destination": destination, "events": [text(&user, "hello")]});
+        assert_eq!(deliver(&webhook, secret, &body).await, status);
+        assert_eq!(line.take_replies().iter().map(|reply| reply.text()).collect::<Vec<_>>(), said);
+    }
+}
+
 #[test]
 fn a_wrong_list_of_channels_stops_the_start_and_shows_no_secret() {
     let secret = "planted-secret-of-a-channel";
     let channel = |destination: &str, secret: &str, token: &str| json!({"destination": destination, "secret": secret, "access_token": token});
+    let named = |destination: &str, secret: &str, name: &str| json!({"destination": destination, "secret": secret, "access_token": "t", "name": name});
     for (wrong, problem) in [
         (json!([]), "names no channel"),
         (json!({"destination": "U1"}), "is not JSON of the form"),
         (json!([{"destination": "U1", "secret": secret}]), "is not JSON of the form"),
         (json!([channel("U1", secret, "t"), channel("U1", "other", "t")]), "channel 2 has the destination"),
+        (json!([channel("U1", secret, "t"), named("U2", secret, "a")]), "two channels have the same secret"),
+        (json!([channel("U1", secret, "t"), channel("U2", "other", "t")]), "channel 2 needs a `name`"),
         (
-            json!([channel("U1", secret, "t"), channel("U2", secret, "t")]),
-            "two channels have the same secret",
+            json!([named("U1", secret, "a"), channel("U2", "b", "t"), named("U3", "c", "a")]),
+            "channel 3 has the name of another one",
         ),
+        (json!([named("U1", secret, " ")]), "channel 1 has an empty field"),
         (json!([channel("", secret, "t")]), "channel 1 has an empty field"),
         (json!([channel("U1", secret, "to\nken")]), "channel 1: LINE_CHANNEL_ACCESS_TOKEN"),
     ] {

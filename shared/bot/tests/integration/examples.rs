@@ -7,7 +7,7 @@ use onetap_bot::{Incoming, Message, reply_fn};
 use onetap_store::testing::TestStore;
 use onetap_store::{Memory, Store};
 
-use crate::support::{Stage, event, redelivered, tap, text, user};
+use onetap_bot::testing::{Phone, event, redelivered, tap, text, user};
 
 #[path = "../../examples/buttons.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it has a main of its own")]
@@ -25,51 +25,52 @@ on_every_backend! {
 }
 
 async fn ten_deliveries_of_one_event_at_once_count_one(store: Arc<dyn Store>) {
-    let (stage, user) = (Stage::new(store, Counter), user());
+    let (phone, user) = (Phone::with_store(Counter, store), user());
     let said = text(&user, "one");
     let events = [said.clone(), redelivered(&said)];
-    let statuses = join_all((0..10).map(|n| stage.deliver(&events[n % 2..=n % 2]))).await;
+    let statuses = join_all((0..10).map(|n| phone.deliver(&events[n % 2..=n % 2]))).await;
     assert!(statuses.contains(&200), "{statuses:?}");
     assert!(statuses.iter().all(|status| [200, 500].contains(status)), "{statuses:?}");
     // What was being handled elsewhere comes again.
-    assert_eq!(stage.deliver(&[redelivered(&said)]).await, 200);
-    assert_eq!(stage.said(), ["You have said 1 things."]);
-    assert_eq!(stage.ask(&user, "two").await, "You have said 2 things.");
+    assert_eq!(phone.deliver(&[redelivered(&said)]).await, 200);
+    assert_eq!(phone.heard(), ["That was number 1."]);
+    assert_eq!(phone.say(&user, "two").await, ["That was number 2."]);
 }
 
 async fn a_second_tap_waits_and_each_order_has_one_key(store: Arc<dyn Store>) {
-    let (stage, user) = (Stage::new(store, Cafe), user());
+    let (phone, user) = (Phone::with_store(Cafe, store), user());
     let order = tap(&user, "order=latte");
-    assert_eq!(stage.deliver(&[order.clone(), tap(&user, "order=latte")]).await, 200);
-    let said = stage.said();
+    assert_eq!(phone.deliver(&[order.clone(), tap(&user, "order=latte")]).await, 200);
+    let mut said = phone.heard();
+    said.sort_unstable();
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].starts_with("One latte, order ") && said[1] == "Your order is on its way.", "{said:?}");
     // The lock is free again, and the tap is known.
-    assert_eq!(stage.deliver(&[redelivered(&order)]).await, 200);
-    assert_eq!(stage.said(), [] as [&str; 0]);
-    assert_eq!(stage.deliver(&[tap(&user, "order=tea")]).await, 200);
-    assert!(stage.said()[0].starts_with("One tea, order "));
-    assert_eq!(stage.ask(&user, "hello").await, "What would you like?");
+    assert_eq!(phone.deliver(&[redelivered(&order)]).await, 200);
+    assert_eq!(phone.heard(), [] as [&str; 0]);
+    assert_eq!(phone.deliver(&[tap(&user, "order=tea")]).await, 200);
+    assert!(phone.heard()[0].starts_with("One tea, order "));
+    assert_eq!(phone.say(&user, "hello").await, ["What would you like?"]);
 }
 
 #[tokio::test]
 async fn an_echo_answers_texts_and_nothing_else() {
     let echo = reply_fn(|incoming: &Incoming<'_>| incoming.text().map(Message::text));
     let store = TestStore::counting(Arc::new(Memory::new()));
-    let (stage, user) = (Stage::new(store.clone(), echo), user());
-    assert_eq!(stage.ask(&user, "你好").await, "你好");
+    let (phone, user) = (Phone::with_store(echo, store.clone()), user());
+    assert_eq!(phone.say(&user, "你好").await, ["你好"]);
     assert_eq!(store.calls(), 2, "a claim, and a marker");
     let follow = event(&user, serde_json::json!({"type": "follow"}));
-    assert_eq!(stage.deliver(&[follow, tap(&user, "data")]).await, 200);
-    assert_eq!((stage.said(), store.calls()), (Vec::new(), 2), "what asks for nothing costs nothing");
+    assert_eq!(phone.deliver(&[follow, tap(&user, "data")]).await, 200);
+    assert_eq!((phone.heard(), store.calls()), (Vec::new(), 2), "what asks for nothing costs nothing");
 }
 
 #[tokio::test]
 async fn an_event_that_is_counted_is_two_round_trips() {
     let store = TestStore::counting(Arc::new(Memory::new()));
-    let (stage, user) = (Stage::new(store.clone(), Counter), user());
+    let (phone, user) = (Phone::with_store(Counter, store.clone()), user());
     for n in 1..=3 {
-        assert_eq!(stage.ask(&user, "again").await, format!("You have said {n} things."));
+        assert_eq!(phone.say(&user, "again").await, [format!("That was number {n}.")]);
         assert_eq!(store.calls(), 2 * n, "claim and count are read together, and written together");
     }
 }

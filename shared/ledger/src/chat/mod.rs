@@ -29,7 +29,7 @@ mod target;
 
 pub use habits::Habits;
 pub use note::Note;
-pub use pending::{Answer, Pending, is_cancel, is_payment};
+pub use pending::{Answer, Pending, PendingByChat, is_cancel, is_payment};
 pub use recall::Recall;
 pub use target::Target;
 

@@ -62,7 +62,12 @@ impl fmt::Debug for Pending {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+/// What a user has half said, in each chat. It is one value, so that an erasure finds all of it. `Debug` shows none of its words.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "OneOrMore", into = "OneOrMore")]
+pub struct PendingByChat(Vec<Stored>);
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stored {
     text: String,
     /// In the form of a `交易ID`.
@@ -70,27 +75,80 @@ struct Stored {
     /// The group or room; none for a chat with the bot alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chat: Option<String>,
-    /// Until when it waits, in seconds since 1970.
+    /// Until when it waits, in seconds since 1970. The value lives as long as the youngest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<i64>,
 }
 
-impl Stored {
-    /// What is stored and still waits: one entry, or a list of them, each of its chat. They share a key, which lives as long as the
-    /// youngest.
-    fn read(text: &str, now: Moment) -> Vec<Stored> {
-        let one = serde_json::from_str(text).map(|one| vec![one]);
-        let mut all: Vec<Stored> = one.or_else(|_| serde_json::from_str(text)).unwrap_or_default();
-        all.retain(|said| said.until.is_none_or(|until| now.unix() < until));
-        all
+/// As it is stored. Most users have one.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(Stored),
+    More(Vec<Stored>),
+}
+
+impl From<OneOrMore> for PendingByChat {
+    fn from(stored: OneOrMore) -> PendingByChat {
+        match stored {
+            OneOrMore::One(one) => PendingByChat(vec![one]),
+            OneOrMore::More(all) => PendingByChat(all),
+        }
+    }
+}
+
+impl From<PendingByChat> for OneOrMore {
+    fn from(PendingByChat(mut all): PendingByChat) -> OneOrMore {
+        match all.pop() {
+            Some(one) if all.is_empty() => OneOrMore::One(one),
+            last => OneOrMore::More(all.into_iter().chain(last).collect()),
+        }
+    }
+}
+
+impl PendingByChat {
+    /// What was said in this chat and still waits, if it can be read. What is said in one chat is not shown in another.
+    pub fn get(&self, chat: Option<&str>, habits: &Habits, now: Moment) -> Option<Pending> {
+        let there = self.0.iter().find(|said| said.waits(now) && said.chat.as_deref() == chat)?;
+        let (text, at) = (&there.text, Moment::parse_id(&there.at)?);
+        let read = |habits: &Habits| match parse(text, at, habits) {
+            Sentence::HalfSaid(pending, _) => Some(pending),
+            Sentence::Edit(..) => Some(Pending::rate_of_edit(text, at)),
+            _ => None,
+        };
+        // A way to pay that was made the default since completes nothing that was asked for before.
+        let mut without_default = habits.clone();
+        without_default.set_payment(None);
+        read(habits).or_else(|| read(&without_default))
     }
 
-    fn to_json(all: &[Stored]) -> Option<String> {
-        match all {
-            [] => None,
-            [one] => serde_json::to_string(one).ok(),
-            all => serde_json::to_string(all).ok(),
-        }
+    /// Keeps what was said in this chat, in place of what was said there before.
+    pub fn put(&mut self, pending: &Pending, chat: Option<&str>, now: Moment) {
+        self.remove(chat, now);
+        let until = now.unix().saturating_add_unsigned(PendingByChat::TTL.as_secs());
+        let (text, at, chat) = (pending.text.clone(), pending.at.id(), chat.map(str::to_owned));
+        self.0.insert(0, Stored { text, at, chat, until: Some(until) });
+        self.0.truncate(MAX_CHATS);
+    }
+
+    /// Drops what was said in this chat.
+    pub fn remove(&mut self, chat: Option<&str>, now: Moment) {
+        self.0.retain(|said| said.waits(now) && said.chat.as_deref() != chat);
+    }
+
+    /// How long it waits for what is missing.
+    pub const TTL: Duration = Duration::from_secs(600);
+}
+
+impl fmt::Debug for PendingByChat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PendingByChat({})", self.0.len())
+    }
+}
+
+impl Stored {
+    fn waits(&self, now: Moment) -> bool {
+        self.until.is_none_or(|until| now.unix() < until)
     }
 }
 
@@ -110,9 +168,6 @@ pub enum Answer {
 }
 
 impl Pending {
-    /// How long it waits for what is missing.
-    pub const TTL: Duration = Duration::from_secs(600);
-
     /// `text`, said at `at`, and what is missing in it: each part once, in however many entries.
     pub(super) fn new(text: &str, at: Moment, mut missing: Vec<Part>) -> Pending {
         missing.sort_unstable();
@@ -120,43 +175,9 @@ impl Pending {
         Pending { text: text.to_owned(), at, missing, is_edit: false }
     }
 
-    /// Reads what was said in this chat from the stored value; `None` if it has none, or none that can be read. What is said in
-    /// one chat is not told in another.
-    pub fn read(stored: &str, chat: Option<&str>, habits: &Habits, now: Moment) -> Option<Pending> {
-        let there = Stored::read(stored, now).into_iter().find(|said| said.chat.as_deref() == chat)?;
-        let (text, at) = (there.text, Moment::parse_id(&there.at)?);
-        let read = |habits: &Habits| match parse(&text, at, habits) {
-            Sentence::HalfSaid(pending, _) => Some(pending),
-            Sentence::Edit(..) => Some(Pending::rate_of_edit(&text, at)),
-            _ => None,
-        };
-        // A way to pay that was made the default since completes nothing that was asked for before.
-        let mut without_default = habits.clone();
-        without_default.set_payment(None);
-        read(habits).or_else(|| read(&without_default))
-    }
-
-    /// The stored value without what was said in this chat; `None` if nothing is left.
-    pub fn without(stored: &str, chat: Option<&str>, now: Moment) -> Option<String> {
-        let mut all = Stored::read(stored, now);
-        all.retain(|said| said.chat.as_deref() != chat);
-        Stored::to_json(&all)
-    }
-
     /// The edit `text`, which changes the currency and lacks its rate.
     pub fn rate_of_edit(text: &str, at: Moment) -> Pending {
         Pending { is_edit: true, ..Pending::new(text, at, vec![Part::Rate]) }
-    }
-
-    /// The JSON that is stored if it was said in this chat, with what `stored` has of other chats.
-    pub fn to_json(&self, chat: Option<&str>, stored: Option<&str>, now: Moment) -> String {
-        let mut all = stored.map(|stored| Stored::read(stored, now)).unwrap_or_default();
-        all.retain(|said| said.chat.as_deref() != chat);
-        let until = now.unix().saturating_add_unsigned(Pending::TTL.as_secs());
-        let (text, at, chat) = (self.text.clone(), self.at.id(), chat.map(str::to_owned));
-        all.insert(0, Stored { text, at, chat, until: Some(until) });
-        all.truncate(MAX_CHATS);
-        Stored::to_json(&all).unwrap_or_default()
     }
 
     /// What was said.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigdecimal::BigDecimal;
 use onetap_idem as idem;
 use onetap_idem::Idempotency;
-use onetap_ledger::chat::{Answer, Habits, Pending, Sentence, parse};
+use onetap_ledger::chat::{Answer, Habits, Pending, PendingByChat, Sentence, parse};
 use onetap_ledger::{
     Attempt, Book, Change, ChangeError, Config, Entry, Field, Moment, Month, Months, Patch, Statement, Step,
     Total, erase, remove_hidden,
@@ -337,12 +337,10 @@ impl World {
         let key = self.book.pending();
         let edit = Edit::of(key);
         let keep = |there: &Values| {
-            let writes = onetap_store::Batch::new().put(
-                key,
-                there.expect(key),
-                pending.to_json(None, None, self.now),
-                Pending::TTL,
-            );
+            let mut all = PendingByChat::default();
+            all.put(pending, None, self.now);
+            let json = serde_json::to_string(&all).unwrap();
+            let writes = onetap_store::Batch::new().put(key, there.expect(key), json, PendingByChat::TTL);
             Ok::<_, ChangeError>((writes, ()))
         };
         edit.apply(&*self.store, keep).await.unwrap();
@@ -354,7 +352,9 @@ impl World {
         let complete = |there: &Values| {
             let stored = there.get(book.pending());
             let habits = Habits::default();
-            let pending = stored.and_then(|text| Pending::read(text, None, &habits, self.now));
+            let all: PendingByChat =
+                stored.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+            let pending = all.get(None, &habits, self.now);
             let Some(Answer::Complete(note)) = pending.map(|pending| pending.answer("現金", &habits))
             else {
                 return Ok((onetap_store::Batch::new(), None));

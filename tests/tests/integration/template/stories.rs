@@ -96,7 +96,7 @@ pub fn asked(
     };
     let variables = Variables::from_lookup(lookup);
     let error = match function {
-        Function::Webhook => Webhook::from_variables(&variables).err(),
+        Function::Webhook => webhook::from_variables(&variables).err(),
         Function::Edit => EditLastTransaction::from_variables(&variables).err(),
         Function::Consumer => QueueConsumer::from_variables(&variables).err(),
         Function::Gateway => JobEvents::from_variables(&variables).err(),
@@ -204,7 +204,7 @@ impl Stage {
         }
         let story = async {
             match function {
-                Function::Webhook => webhook(&Webhook::from_variables(&variables).unwrap()).await,
+                Function::Webhook => webhook(&webhook::from_variables(&variables).unwrap()).await,
                 Function::Edit => edit(&EditLastTransaction::from_variables(&variables).unwrap()).await,
                 Function::Consumer => self.consume(&QueueConsumer::from_variables(&variables).unwrap()).await,
                 Function::Gateway => gateway(&JobEvents::from_variables(&variables).unwrap()).await,
@@ -285,8 +285,8 @@ impl Instance {
                 let weather =
                     Arc::new(onetap_weather::Config::from_variables(&variables).unwrap().open(&http));
                 let (store, config) = (onetap_store::open(&store).unwrap(), patient_config(&variables));
-                let webhook = Webhook::new(store, weather, &http, config).unwrap();
-                Instance::Webhook(Box::new(webhook.with_clock(usual_hour)))
+                let webhook = webhook::on(store, weather, &http, config).unwrap();
+                Instance::Webhook(Box::new(webhook.with_clock(|| usual_hour().unix() * 1000)))
             }
             Function::Consumer => Instance::Consumer(QueueConsumer::from_variables(&variables).unwrap()),
             Function::Edit => {

@@ -67,7 +67,7 @@ async fn refused(stack: &Stack) {
     variables.insert("LINE_API_BASE_URL".to_owned(), line.url());
     variables.insert("OPEN_METEO_BASE_URL".to_owned(), "http://127.0.0.1:9".to_owned());
     let variables = Variables::from_lookup(|name: &str| variables.get(name).cloned());
-    let webhook = webhook::Webhook::from_variables(&variables).unwrap();
+    let webhook = webhook::from_variables(&variables).unwrap();
     let request = Function::Webhook.event("place").to_string();
     let answer = webhook.handle(lambda_http::request::from_str(&request).unwrap()).await;
     assert_eq!(answer.status(), 500);

@@ -80,9 +80,9 @@ impl Bot {
             let fallback = fallback.map(|fallback| fallback.clone() as Arc<dyn Provider>);
             let weather = Forecasts::new(provider.clone(), fallback, ForecastAges::default());
             let config = config.with_times(PATIENT);
-            Webhook::new(store.clone(), Arc::new(weather), &onetap_http::Client::new(), config)
+            webhook::on(store.clone(), Arc::new(weather), &onetap_http::Client::new(), config)
                 .unwrap()
-                .with_clock(clock)
+                .with_clock(|| clock().unix() * 1000)
         };
         let instances = (0..INSTANCES).map(instance).collect();
         Bot { line, instances }
