@@ -8,7 +8,8 @@ fn a_panic_is_logged_by_its_place_and_without_its_message() {
         Command::new(program).args(["--exact", "panics", "--nocapture"]).env("RUST_LOG", "info").output()
     });
     let output = child.expect("this program, as a child");
-    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    let said =
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
     let line = said.lines().find(|line| line.contains(r#""message":"panic""#)).expect(&said);
     assert!(line.contains(r#""level":"ERROR""#) && line.contains("panics.rs:"), "{line}");
     assert!(!said.contains("planted"), "{said}");
