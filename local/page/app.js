@@ -24,7 +24,16 @@ async function start() {
     return;
   }
   $("kind").textContent = `${config.store} · v${config.version}`;
-  for (const part of [phone, lock, weather, last, ledger, bus, keys]) part.start();
+  // A bot of one's own has no weather and no ledger.
+  document.body.classList.toggle("own-bot", config.own_bot);
+  if (config.own_bot) {
+    const name = document.querySelector(".bot-name");
+    say(name.querySelector("b"), "own_bot");
+    say(name.querySelector("small"), "own_bot_note");
+    $("text").dataset.tPlaceholder = "own_message_hint";
+    translate();
+  }
+  for (const part of config.own_bot ? [phone, lock, keys] : [phone, lock, weather, last, ledger, bus, keys]) part.start();
   on("settings", ({ store }) => document.body.classList.toggle("down", store.down));
   connect();
 }

@@ -33,15 +33,19 @@ const EXAMPLES = [
 
 let user = "";
 let tap = "home";
+/** What was sent last: with a bot of one's own, the buttons below the phone repeat it. */
+let sentLast = null;
 let down = false;
 /** Replies that are in the chat already: a reconnect's snapshot brings the last ones again. */
 const heard = new Map();
 
 export function start() {
   $("users").append(...config.users.map(userButton));
-  $("menu").append(...Object.keys(MENU).map(menuButton));
-  $("examples").append(...EXAMPLES.map(exampleButton));
-  ledger.offer(write);
+  if (!config.own_bot) {
+    $("menu").append(...Object.keys(MENU).map(menuButton));
+    $("examples").append(...EXAMPLES.map(exampleButton));
+    ledger.offer(write);
+  }
   $("places-list").append(...PLACES.map(placeButton));
   $("composer").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -50,8 +54,8 @@ export function start() {
     $("text").value = "";
   });
   $("place").addEventListener("click", () => $("places").showModal());
-  $("double").addEventListener("click", () => press(tap, 2));
-  $("twenty").addEventListener("click", () => press(tap, 20));
+  $("double").addEventListener("click", () => repeat(2));
+  $("twenty").addEventListener("click", () => repeat(20));
   $("redeliver").addEventListener("click", redeliver);
   on("settings", ({ store }) => (down = store.down));
   on("reply", (reply) => hear(reply));
@@ -118,13 +122,24 @@ function choose(id) {
     label(made, made.classList.contains("unread") ? "user_unread" : "user", made.textContent);
   }
   chat.open(id);
+  if (config.own_bot) return;
   last.read(id);
   ledger.read(id);
 }
 
 /** The buttons below the phone say which tap they repeat. */
 function aim() {
-  for (const id of ["double", "twenty"]) say($(id).querySelector("small"), `menu_${tap}`);
+  const what = config.own_bot ? "sent_last" : `menu_${tap}`;
+  for (const id of ["double", "twenty"]) {
+    say($(id).querySelector("small"), what);
+    $(id).disabled = Boolean(config.own_bot && !sentLast);
+  }
+}
+
+function repeat(times) {
+  if (!config.own_bot) return press(tap, times);
+  const { event, text, kind } = sentLast;
+  return deliver(event, text, times, kind);
 }
 
 const press = (kind, times) =>
@@ -137,9 +152,11 @@ const write = (text) => deliver({ type: "message", message: { type: "text", id: 
  * kept forecast: it is forgotten first.
  */
 async function deliver(event, text, times = 1, kind = "") {
+  sentLast = { event, text, kind };
+  aim();
   const apart = times <= 3;
   const marks = Array.from({ length: apart ? times : 1 }, () => chat.tapped(user, text, apart ? 1 : times, kind));
-  if (times > 1) await forget().catch(() => {});
+  if (times > 1 && !config.own_bot) await forget().catch(() => {});
   const deliveries = await sent("/playground/deliver", { user, events: [event], times, at_once: true }, marks);
   if (!deliveries) return;
   if (times > 1) race(deliveries, text);

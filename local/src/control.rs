@@ -109,6 +109,7 @@ fn read<T: DeserializeOwned>(request: &Request<Bytes>) -> Result<T, Refusal> {
 fn config(runner: &Runner) -> Value {
     json!({
         "users": USERS,
+        "own_bot": runner.has_own_bot,
         "edit_token": runner.edit_token.reveal(),
         "store": runner.backend,
         "last_transaction_ttl": runner.last_transaction_ttl.as_secs(),

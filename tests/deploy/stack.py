@@ -13,10 +13,12 @@ usage: stack.py deploy TEMPLATE BUILT     name, parameters and secrets as JSON o
 Where AWS is, and who calls, is said by AWS_ENDPOINT_URL and the other variables of the AWS SDKs.
 """
 
+import io
 import json
 import os
 import sys
 import time
+import zipfile
 
 import botocore.session
 from samtranslator.yaml_helper import yaml_parse
@@ -39,6 +41,18 @@ def within(patience, what):
     sys.exit(f"{what}: not within {patience} s")
 
 
+def zipped(bootstrap):
+    """What scripts/build has zipped, or the program that is there, zipped now."""
+    if os.path.exists(f"{bootstrap}.zip"):
+        with open(f"{bootstrap}.zip", "rb") as code:
+            return code.read()
+    entry, code = zipfile.ZipInfo("bootstrap"), io.BytesIO()
+    entry.create_system, entry.external_attr = 3, 0o755 << 16
+    with open(bootstrap, "rb") as program, zipfile.ZipFile(code, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(entry, program.read(), compresslevel=1)
+    return code.getvalue()
+
+
 def packaged(path, built, name):
     """The template with each function's code in a bucket: what `sam package` makes of it."""
     with open(path) as file:
@@ -48,10 +62,9 @@ def packaged(path, built, name):
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function":
             binary = resource["Metadata"]["BuildProperties"]["Binary"]
-            with open(f"{built}/{binary}/bootstrap.zip", "rb") as code:
-                s3.put_object(Bucket=bucket, Key=binary, Body=code.read())
+            s3.put_object(Bucket=bucket, Key=binary, Body=zipped(f"{built}/{binary}/bootstrap"))
             resource["Properties"]["CodeUri"] = f"s3://{bucket}/{binary}"
-    del template["Globals"]["Function"]["CodeUri"]
+    template.get("Globals", {}).get("Function", {}).pop("CodeUri", None)
     s3.put_object(Bucket=bucket, Key="template", Body=json.dumps(template).encode())
     return f"{os.environ['AWS_ENDPOINT_URL']}/{bucket}/template"
 

@@ -9,6 +9,7 @@
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -101,7 +102,18 @@ impl Cloud {
 
     /// Creates a stack of this name from `template.yaml` and the functions that were built.
     pub fn deploy(&self, name: &str, parameters: &Value, secret: &Value) -> Stack {
-        let (template, built) = (root().join("template.yaml"), built());
+        self.deploy_from(&root().join("template.yaml"), &built(), name, parameters, secret)
+    }
+
+    /// The same from another template, with the programs in `built`.
+    pub fn deploy_from(
+        &self,
+        template: &Path,
+        built: &Path,
+        name: &str,
+        parameters: &Value,
+        secret: &Value,
+    ) -> Stack {
         let arguments = ["deploy", template.to_str().expect("text"), built.to_str().expect("text")];
         Stack(self.script(&arguments, &json!({ "name": name, "parameters": parameters, "secret": secret })))
     }

@@ -205,3 +205,24 @@ export async function markup(browser) {
   assert.match(answer.headers()["content-security-policy"], /default-src 'self'/);
   return page;
 }
+
+/** A bot of one's own: its buttons work, what is repeated meets its lock, and nothing of the bundle's bot is there. */
+export async function own_bot(browser) {
+  const page = await browser.open();
+  for (const hidden of ["#weather", "#ledger", ".last", ".bus", "#menu", "#examples"]) {
+    assert.equal(await page.locator(hidden).isVisible(), false, `${hidden} is hidden`);
+  }
+  assert.equal(await page.locator("#double").isDisabled(), true, "nothing was sent yet");
+  await write(page, "hello");
+  await settled(page);
+  assert.match(await text(page, `${HANDLED} .bubble`), /a menu/);
+  await page.locator(".from-bot button", { hasText: "Tea" }).click();
+  await settled(page);
+  await count(page, HANDLED, 2);
+  await page.locator("#double").click();
+  await settled(page);
+  await count(page, ".from-bot", 4);
+  await page.locator("#language").click();
+  assert.match(await text(page, ".bot-name"), /你的機器人|your bot/);
+  return page;
+}

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use onetap_config::Variables;
-use onetap_local::Local;
 use onetap_local::arguments::Options;
+use onetap_local::{Local, OwnBot};
 use onetap_servers::heavy_test;
 
 /// Three times the usual time for a forecast and for a reply: a machine under load needs it. (A provider gets half of it,
@@ -21,10 +21,21 @@ const TIMES: webhook::Times = webhook::Times {
 
 /// Plays `scenario` on a bundle of its own, with these variables.
 async fn play(scenario: &'static str, variables: &[(&str, &str)]) {
+    play_with(scenario, variables, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs chromium and playwright-core"]
+async fn the_page_with_a_bot_of_ones_own_has_its_phone_its_lock_and_its_keys() {
+    play_with("own_bot", &[], Some(crate::own_bot::shop())).await;
+}
+
+/// The same with a bot of one's own.
+async fn play_with(scenario: &'static str, variables: &[(&str, &str)], own_bot: Option<OwnBot>) {
     let _heavy = heavy_test();
     let set = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
     let options = Options { port: Some(0), times: TIMES, ..Options::default() };
-    let local = Local::start(&options, &Variables::from_lookup(set)).await.unwrap();
+    let local = Local::start_with(&options, &Variables::from_lookup(set), own_bot).await.unwrap();
     let folder = env!("CARGO_MANIFEST_DIR");
     let mut node = Command::new("node");
     node.arg(format!("{folder}/tests/browser/run.mjs"))

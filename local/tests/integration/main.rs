@@ -4,6 +4,7 @@
 mod browser;
 mod demo;
 mod event_source;
+mod own_bot;
 mod runner;
 mod runner_program;
 mod support;

@@ -133,9 +133,8 @@ pub(crate) fn busy_reply(lock: Option<&Lock>, bot: &impl Bot) -> Message {
 fn labels<'e>(events: impl Iterator<Item = &'e Event>) -> HashMap<&'e str, String> {
     let mut ids: HashMap<&str, Vec<&str>> = HashMap::new();
     for event in events {
-        if let (Some(user), Some(id)) = (event.source.user_id.as_deref(), event.webhook_event_id.as_deref())
-            && id.len() <= MAX_LABEL_ID_BYTES
-        {
+        let id = event.webhook_event_id.as_deref().filter(|id| id.len() <= MAX_LABEL_ID_BYTES);
+        if let (Some(user), Some(id)) = (event.source.user_id.as_deref(), id) {
             ids.entry(user).or_default().push(id);
         }
     }

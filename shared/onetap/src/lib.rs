@@ -24,6 +24,10 @@ pub use onetap_idem::grpc;
 #[doc(no_inline)]
 pub use onetap_idem::sqs;
 
+#[cfg(feature = "bot")]
+#[doc(no_inline)]
+pub use onetap_bot as bot;
+
 #[cfg(feature = "dynamodb")]
 #[doc(no_inline)]
 pub use onetap_store::DynamoDb;

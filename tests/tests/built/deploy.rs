@@ -20,7 +20,9 @@ use onetap_servers::{Backend, Environment};
 use onetap_store::{Config, Key, Log, Store, open};
 use onetap_tests::cloud::{Cloud, Stack};
 use onetap_tests::emf::Declared;
-use onetap_tests::functions::{ACCESS_TOKEN, CHANNEL_SECRET, EDIT_TOKEN, Function, JOB_SECRET, delivery};
+use onetap_tests::functions::{
+    ACCESS_TOKEN, CHANNEL_SECRET, EDIT_TOKEN, Function, JOB_SECRET, delivery, root,
+};
 use serde_json::{Value, json};
 
 /// The user of `events/webhook`.
@@ -349,4 +351,40 @@ async fn two_stacks_of_one_account_do_not_mix() {
         assert_eq!(mapped, json!([stack.output("QueueArn")]));
     }
     assert_eq!(told(&*table(&cloud, &one), 0).await, [0, 10, 11], "also once the other's were told");
+}
+
+/// The bot of `docs/own-bot.md`, with the template of that page.
+#[tokio::test]
+#[ignore = "needs ministack and scripts/package"]
+async fn the_bot_of_the_guide_is_deployed_and_answers_each_event_once() {
+    let line = MessagingApi::start(Secret::new(ACCESS_TOKEN)).unwrap();
+    let cloud = Cloud::start().await;
+    let built = root().join("target/outside/bin");
+    let template = std::fs::read_to_string(built.join("my-bot/template.yaml")).expect("run scripts/package");
+    // This machine's processor, and a LINE that is not LINE's.
+    let url = format!("          STORE: dynamodb\n          LINE_API_BASE_URL: {}", line.url());
+    let here = template.replace("arm64", "x86_64").replace("          STORE: dynamodb", &url);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("template.yaml");
+    std::fs::write(&path, here).unwrap();
+    let parameters = json!({ "SecretName": "my-bot" });
+    let secret = json!({ "LINE_CHANNEL_SECRET": CHANNEL_SECRET, "LINE_CHANNEL_ACCESS_TOKEN": ACCESS_TOKEN });
+    let stack = cloud.deploy_from(&path, &built, "my-bot", &parameters, &secret);
+
+    let send = async |events: &[Value]| {
+        let event = delivery(events);
+        let url = stack.output("WebhookUrl");
+        let signature = event["headers"]["x-line-signature"].as_str().unwrap();
+        let request = Request::post(url).header("x-line-signature", signature);
+        let body = event["body"].as_str().unwrap().to_owned();
+        cloud.send(request.body(body.into()).unwrap()).await.status().as_u16()
+    };
+    let event = onetap_bot::testing::text(USER, "hello");
+    let again = onetap_bot::testing::redelivered(&event);
+    let twice = tokio::join!(send(std::slice::from_ref(&event)), send(std::slice::from_ref(&event)));
+    assert!([twice.0, twice.1].iter().all(|status| [200, 500].contains(status)), "{twice:?}");
+    assert_eq!(send(&[again]).await, 200);
+    assert_eq!(send(&[onetap_bot::testing::text(USER, "hello again")]).await, 200);
+    let said: Vec<String> = line.take_replies().iter().map(|reply| reply.text().to_owned()).collect();
+    assert_eq!(said, ["That was number 1.", "That was number 2."]);
 }

@@ -6,8 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use http::{Request, StatusCode};
+use onetap_bot::testing::{redelivered, tap, text};
+use onetap_config::Secret;
+use onetap_line::testing::MessagingApi;
 use onetap_servers::{Backend, Environment, RuntimeApi};
-use onetap_tests::functions::root;
+use onetap_tests::functions::{ACCESS_TOKEN, CHANNEL_SECRET, delivery, root};
 use serde_json::{Value, json};
 
 /// The program `name` of the outside crate `of`.
@@ -143,6 +146,47 @@ fn an_outside_grpc_service_answers_a_duplicate_from_the_record() {
     assert_eq!(output("grpc", "grpc", &memory()), "executed\nreplayed\n");
 }
 
+/// The three programs of onetap-bot's front page, as Lambda functions.
+#[tokio::test]
+#[ignore = "needs scripts/package and redis-server"]
+async fn the_bots_of_the_front_page_answer_each_event_once() {
+    let environment = Environment::start(Backend::Redis).await;
+    let line = MessagingApi::start(Secret::new(ACCESS_TOKEN)).unwrap();
+    for (program_name, event, said) in [
+        ("echo", text("U1", "hello"), "hello"),
+        ("counter", text("U1", "hello"), "That was number 1."),
+        ("buttons", tap("U1", "order=tea"), "One tea, order "),
+        ("buttons", text("U1", "hello"), "What would you like?"),
+    ] {
+        let api = RuntimeApi::start();
+        let channel = [
+            ("LINE_CHANNEL_SECRET", CHANNEL_SECRET),
+            ("LINE_CHANNEL_ACCESS_TOKEN", ACCESS_TOKEN),
+            ("LINE_API_BASE_URL", &line.url()),
+        ];
+        let store = environment.variables().iter().map(|(name, value)| (*name, value.as_str()));
+        let _function = api.run(&program("bots", program_name), store.chain(channel));
+        for delivered in [&event, &redelivered(&event)] {
+            let request = delivery(std::slice::from_ref(delivered)).to_string();
+            let answer = api.invoke(request, Duration::from_secs(30)).await.unwrap();
+            let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(answer["statusCode"], 200, "{program_name}");
+        }
+        let replies = line.take_replies();
+        assert_eq!(replies.len(), 1, "{program_name}");
+        assert!(replies[0].text().starts_with(said), "{program_name}: {}", replies[0].text());
+    }
+}
+
+#[test]
+#[ignore = "needs scripts/package"]
+fn a_bot_whose_variable_is_missing_says_so_in_one_line() {
+    let mut command = Command::new(program("bots", "echo"));
+    let output = command.env_clear().env("STORE", "redis").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "LINE_CHANNEL_SECRET: is not set\n");
+}
+
 #[test]
 #[ignore = "needs scripts/package"]
 fn every_archive_has_its_readme_its_changelog_and_its_licence() {
@@ -158,8 +202,19 @@ fn every_archive_has_its_readme_its_changelog_and_its_licence() {
     }
     names.sort_unstable();
     let version = env!("CARGO_PKG_VERSION");
-    let libraries =
-        ["bus", "calendar", "config", "http", "idem", "ledger", "line", "store", "telemetry", "weather"];
+    let libraries = [
+        "bot",
+        "bus",
+        "calendar",
+        "config",
+        "http",
+        "idem",
+        "ledger",
+        "line",
+        "store",
+        "telemetry",
+        "weather",
+    ];
     let mut expected = libraries.map(|name| format!("onetap-{name}-{version}")).to_vec();
     expected.insert(0, format!("onetap-{version}"));
     assert_eq!(names, expected);

@@ -12,5 +12,6 @@ mod ignored;
 mod injection;
 mod jobs;
 mod limits;
+mod own_bot;
 mod streams;
 mod template;

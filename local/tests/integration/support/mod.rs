@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::Method;
 use onetap_config::Variables;
-use onetap_local::Local;
 use onetap_local::arguments::Options;
 use onetap_local::client::{Client, Events, Response};
+use onetap_local::{Local, OwnBot};
 use serde_json::{Value, json};
 
 pub const ALICE: &str = "U000000000000000000000000000a11ce";
@@ -28,12 +28,16 @@ impl Runner {
     }
 
     pub async fn with(variables: &[(&str, &str)]) -> Runner {
+        Runner::with_bot(variables, None).await
+    }
+
+    pub async fn with_bot(variables: &[(&str, &str)], own_bot: Option<OwnBot>) -> Runner {
         let lookup = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         // More time than LINE gives: what a test shows does not depend on how quick its machine is.
         let ten_seconds = Duration::from_secs(10);
         let times = webhook::Times { delivery: 2 * ten_seconds, forecast: ten_seconds, reply: ten_seconds };
         let options = Options { port: Some(0), times, ..Options::default() };
-        let local = Local::start(&options, &Variables::from_lookup(lookup)).await.unwrap();
+        let local = Local::start_with(&options, &Variables::from_lookup(lookup), own_bot).await.unwrap();
         let client = Client::new(&local.url());
         Runner { local, client }
     }

@@ -38,3 +38,13 @@ fn sam_finds_nothing_to_complain_of() {
 fn cfn_lint_finds_nothing_to_complain_of() {
     assert_eq!(run("cfn-lint", &["--include-checks", "I", "--", "template.yaml"]), "");
 }
+
+/// The template of `docs/own-bot.md`.
+#[test]
+#[ignore = "needs cfn-lint"]
+fn cfn_lint_finds_nothing_to_complain_of_in_the_template_of_your_own_bot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("template.yaml");
+    std::fs::write(&path, crate::own_bot::file("template.yaml")).unwrap();
+    assert_eq!(run("cfn-lint", &["--include-checks", "I", "--", path.to_str().unwrap()]), "");
+}
