@@ -52,6 +52,9 @@ pub async fn examine(variables: &Variables<'_>, send: bool, report: &mut Report)
 /// The Messaging API, or why it is not asked.
 fn open(variables: &Variables<'_>) -> Result<Api, String> {
     const TOKEN: &str = "LINE_CHANNEL_ACCESS_TOKEN";
+    if variables.optional("LINE_CHANNELS").is_ok_and(|set| set.is_some()) {
+        return Err(format!("one channel is checked at a time: set its {TOKEN} in place of LINE_CHANNELS"));
+    }
     if variables.optional(TOKEN) == Ok(None) {
         return Err(format!("{TOKEN} is not set"));
     }
