@@ -82,6 +82,32 @@ fn is_a_sentence(name: &str) -> bool {
     plain && name.matches('_').count() >= 3
 }
 
+/// The cells of the table are tests of the webhook; their names are too short for the check above.
+#[test]
+fn the_table_of_replies_has_a_row_for_each_fault_of_line() {
+    let tests = "functions/webhook/tests/integration/always_answers/replies.rs";
+    let tests = fs::read_to_string(root().join(tests)).unwrap();
+    let page = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
+    let (_, section) = page.split_once("### What LINE may do to a reply").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows: Vec<_> = section.lines().filter(|line| line.contains("| `line_")).collect();
+    let (_, cells) = tests.split_once("\ncells! {").unwrap();
+    let faults: Vec<_> = cells.lines().filter_map(|line| line.trim().split_once(": Meets::")).collect();
+    assert_eq!(rows.len(), faults.len());
+    for (fault, rest) in faults {
+        let row = rows.iter().find(|row| row.ends_with(&format!("| `{fault}` |")));
+        let row = row.unwrap_or_else(|| panic!("the table has no row {fault}"));
+        let expected = match rest.trim_end_matches(';').rsplit(' ').next().unwrap() {
+            "AT_ONCE" => "| 200 | 1 | 1 |",
+            "BEFORE_IT_IS_KNOWN" => "| 500 | 1 | 1 |",
+            "BY_THE_REDELIVERY" => "| 500 | 0 | 1 |",
+            "NEVER" => "| 200 | 0 | 0 |",
+            other => panic!("{fault} ends in {other}"),
+        };
+        assert!(row.contains(expected), "{row}");
+    }
+}
+
 #[test]
 fn every_link_between_documents_leads_somewhere() {
     let mut links = 0;
