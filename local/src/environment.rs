@@ -6,6 +6,7 @@ use onetap_store::lease::unique_token;
 use crate::arguments::Options;
 
 const BASE_URL: &str = "LINE_API_BASE_URL";
+const DATA_BASE_URL: &str = "LINE_DATA_API_BASE_URL";
 
 /// A secret that the runner generated for an unset variable.
 #[derive(Clone)]
@@ -61,10 +62,15 @@ impl<'a> Environment<'a> {
         Environment { given, fixed, generated, defaults }
     }
 
-    /// Sends replies to the stub at `url`, unless another address is set; the demo's always. Returns whether it did.
+    /// Sends replies to the stub at `url`, unless another address is set, and downloads, unless one for them is set; the demo's
+    /// always. Returns whether replies go there.
     pub(crate) fn line_stub(&mut self, url: String, options: &Options) -> bool {
         let stub = options.demo || self.given.optional(BASE_URL) == Ok(None);
+        if options.demo {
+            self.fixed.push((DATA_BASE_URL, url.clone()));
+        }
         if stub {
+            // Downloads go there too if they have no address of their own.
             self.fixed.push((BASE_URL, url));
         }
         stub
@@ -111,6 +117,28 @@ mod tests {
         drop(all);
         let generated: Vec<&str> = environment.into_generated().iter().map(|one| one.name).collect();
         assert_eq!(generated, ["LINE_CHANNEL_SECRET", "LINE_CHANNEL_ACCESS_TOKEN", "JOB_EVENTS_SECRET"]);
+    }
+
+    #[test]
+    fn the_demo_asks_line_for_nothing() {
+        let stub = || "http://127.0.0.1:1".to_owned();
+        let addresses = |set: &[(&str, &str)], options: &Options| {
+            let of = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, url)| (*url).to_owned());
+            let given = Variables::from_lookup(of);
+            let mut environment = Environment::new(&given, options, "http://127.0.0.1:1");
+            let is_stub = environment.line_stub(stub(), options);
+            let all = environment.variables();
+            let address = |name| all.optional(name).unwrap().unwrap_or_default();
+            (is_stub, [address("LINE_API_BASE_URL"), address("LINE_DATA_API_BASE_URL")])
+        };
+        let demo = Options { demo: true, ..Options::default() };
+        let data = ("LINE_DATA_API_BASE_URL", "https://data.example");
+        let api = ("LINE_API_BASE_URL", "https://api.example");
+        assert_eq!(addresses(&[api, data], &demo), (true, [stub(), stub()]));
+        let given = [api, data].map(|(_, url)| url.to_owned());
+        assert_eq!(addresses(&[api, data], &Options::default()), (false, given.clone()), "what is set stays");
+        let [_, data_url] = given;
+        assert_eq!(addresses(&[data], &Options::default()), (true, [stub(), data_url]));
     }
 
     #[test]

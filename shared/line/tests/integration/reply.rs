@@ -265,6 +265,19 @@ fn the_configuration_names_the_variable_that_is_wrong() {
     assert_eq!(read(&[secret, token, api]), Ok(local.clone()), "a stub serves both");
     assert_eq!(read(&[secret, token, api, data]), Ok(Config { data_base_url: data_url.clone(), ..local }));
     assert_eq!(read(&[secret, token, data]), Ok(Config { data_base_url: data_url.clone(), ..expected }));
+    // LINE serves downloads at an address of their own. The template names LINE's other one.
+    for lines_own in
+        ["https://api.line.me", "https://api.line.me/", "https://API.Line.me", "https://api.line.me:443"]
+    {
+        let config = read(&[secret, token, ("LINE_API_BASE_URL", lines_own)]).unwrap();
+        assert_eq!(config.data_base_url, "https://api-data.line.me", "{lines_own}");
+        let config = read(&[secret, token, ("LINE_API_BASE_URL", lines_own), data]).unwrap();
+        assert_eq!(config.data_base_url, data_url, "{lines_own}");
+    }
+    for another in ["https://api.line.me.example.com", "https://line.me", "http://proxy/api.line.me"] {
+        let config = read(&[secret, token, ("LINE_API_BASE_URL", another)]).unwrap();
+        assert_eq!(config.data_base_url, another);
+    }
     assert_eq!(read(&[token]), Err("LINE_CHANNEL_SECRET".to_owned()));
     assert_eq!(read(&[("LINE_CHANNEL_SECRET", " , "), token]), Err("LINE_CHANNEL_SECRET".to_owned()));
     assert_eq!(read(&[secret]), Err("LINE_CHANNEL_ACCESS_TOKEN".to_owned()));
