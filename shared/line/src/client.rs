@@ -22,7 +22,7 @@ const MAX_ID_LEN: usize = 100;
 ///
 /// A reply token is valid for one reply, so a reply that may have arrived can be sent again with the same token: LINE takes one of
 /// the two, and refuses the other as [`InvalidToken`](crate::Outcome::InvalidToken). A push that may have arrived can be sent
-/// again with the same retry key.
+/// again with the same retry key, for 24 hours.
 pub struct Client {
     http: onetap_http::Client,
     api_uri: Uri,

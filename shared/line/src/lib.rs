@@ -19,7 +19,7 @@ pub use client::{CallError, Client};
 pub use config::Config;
 pub use content::Content;
 pub use message::{Action, Card, DateTimePicker, Message, Messages, PickerMode};
-pub use push::{Push, PushOutcome};
+pub use push::{Push, PushOutcome, RetryKey};
 pub use reply::{Outcome, Reply};
 pub use signature::Verdict;
 pub use webhook::{Event, WebhookBody};

@@ -2,20 +2,21 @@
 //!
 //! It enforces the bearer token, the shape and limits of messages (no message and no field is accepted that it does not know),
 //! that a reply token works once, that a retry key is accepted once, and the quota. It keeps the replies and pushes that it
-//! accepted. Profiles and contents are those that it was given. Faults can be injected, for the next request or for all.
+//! accepted. Profiles, contents and the sizes of groups are those that it was given. Faults can be injected, for the next request
+//! or for all. No `Debug` here shows an id, a token or a word.
 
 mod calls;
 mod messages;
 mod rules;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -40,6 +41,7 @@ pub struct MessagingApi {
 
 /// A reply that was accepted.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct AcceptedReply {
     /// Which event it answers.
     pub reply_token: String,
@@ -56,6 +58,7 @@ impl AcceptedReply {
 
 /// A push that was accepted.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct AcceptedPush {
     /// The user, group or room.
     pub to: String,
@@ -73,7 +76,8 @@ impl AcceptedPush {
 }
 
 /// A loading animation that was shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShownLoading {
     /// To whom.
     pub user_id: String,
@@ -81,8 +85,23 @@ pub struct ShownLoading {
     pub seconds: u64,
 }
 
+/// A request that arrived.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ReceivedRequest {
+    /// `GET` or `POST`.
+    pub method: Method,
+    /// Its path, and its query if it has one.
+    pub uri: Uri,
+    /// Its headers. Their `Debug` hides the access token.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
 /// What happens to a request instead of, or before, its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// This status and body; the reply is not accepted.
     Status(u16, String),
@@ -105,35 +124,43 @@ struct State {
 
 type Observer<T> = dyn Fn(&T) + Send + Sync;
 
-/// The newest texts, without duplicates.
-#[derive(Default)]
-struct Recent {
+/// The newest keys, each with its value.
+struct Recent<V> {
     order: VecDeque<String>,
-    texts: HashSet<String>,
+    values: HashMap<String, V>,
 }
 
-impl Recent {
-    /// Whether it is new.
-    fn insert(&mut self, text: String) -> bool {
-        let new = self.texts.insert(text.clone());
-        if new {
-            self.order.push_back(text);
+impl<V> Recent<V> {
+    /// Whether the key is new. If not, it keeps its value.
+    fn insert(&mut self, key: String, value: V) -> bool {
+        if self.values.contains_key(&key) {
+            return false;
         }
+        self.order.push_back(key.clone());
+        self.values.insert(key, value);
         if self.order.len() > MAX_KEPT {
-            self.order.pop_front().map(|oldest| self.texts.remove(&oldest));
+            self.order.pop_front().map(|oldest| self.values.remove(&oldest));
         }
-        new
+        true
+    }
+}
+
+impl<V> Default for Recent<V> {
+    fn default() -> Recent<V> {
+        Recent { order: VecDeque::new(), values: HashMap::new() }
     }
 }
 
 #[derive(Default)]
 struct Inner {
-    issued: Option<Recent>,
-    used: Recent,
+    issued: Option<Recent<()>>,
+    used: Recent<()>,
     accepted: VecDeque<AcceptedReply>,
     pushes: VecDeque<AcceptedPush>,
     /// What a repeated push is answered, by its retry key: the id of the accepted request, and the ids of its messages.
-    retry_keys: HashMap<String, (String, Value)>,
+    retry_keys: Recent<(String, Value)>,
+    /// Whether a repeat is refused for want of quota, in place of being recognised by its retry key.
+    quota_comes_first: bool,
     loadings: Vec<ShownLoading>,
     /// What users sent, by message, with its type; `None` while it is prepared.
     contents: HashMap<String, Option<(String, Bytes)>>,
@@ -141,7 +168,9 @@ struct Inner {
     /// How many messages may be pushed, and how many were.
     quota: Option<u64>,
     used_quota: u64,
-    received: VecDeque<Request<Bytes>>,
+    /// How many users a group or room has; one where it is not said.
+    recipients: HashMap<String, u64>,
+    received: VecDeque<ReceivedRequest>,
     requests: usize,
     direct_requests: usize,
     queued: VecDeque<Fault>,
@@ -180,7 +209,7 @@ impl MessagingApi {
     /// Issues a reply token. From the first one on, tokens that were not issued are refused; before, any token is good
     /// once.
     pub fn issue(&self, reply_token: impl Into<String>) {
-        self.inner().issued.get_or_insert_default().insert(reply_token.into());
+        self.inner().issued.get_or_insert_default().insert(reply_token.into(), ());
     }
 
     /// Calls `observer` for every reply that is accepted, before the sender gets its response. A second observer is ignored.
@@ -227,7 +256,18 @@ impl MessagingApi {
 
     /// Forgets all retry keys, as LINE does after 24 hours.
     pub fn forget_retry_keys(&self) {
-        self.inner().retry_keys.clear();
+        self.inner().retry_keys = Recent::default();
+    }
+
+    /// Decides whether a repeated push is refused because the quota is used up (`true`), or recognised by its retry key (`false`,
+    /// as at the start). LINE does not say which it looks at first: a sender must bear both.
+    pub fn check_quota_first(&self, first: bool) {
+        self.inner().quota_comes_first = first;
+    }
+
+    /// Makes a push to this group or room count as this many messages. Every other recipient counts as one.
+    pub fn set_recipients(&self, to: impl Into<String>, count: u64) {
+        self.inner().recipients.insert(to.into(), count);
     }
 
     /// Allows this many pushed messages, those of before included; `None`, as at the start, allows any number.
@@ -258,12 +298,12 @@ impl MessagingApi {
         self.inner().profiles.insert(user_id, profile);
     }
 
-    /// The newest requests that arrived at its port, oldest first, whatever became of them. Their `Debug` hides the token.
-    pub fn received(&self) -> Vec<Request<Bytes>> {
+    /// The newest requests that arrived at its port, oldest first, including refused ones.
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.inner().received.iter().cloned().collect()
     }
 
-    /// How many requests arrived so far, whatever became of them.
+    /// How many requests arrived so far, including refused ones.
     pub fn requests(&self) -> usize {
         self.inner().requests
     }
@@ -327,7 +367,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     if let Some(token) = request.headers_mut().get_mut(header::AUTHORIZATION) {
         token.set_sensitive(true);
     }
-    state.inner().keep_request(request.clone());
+    state.inner().keep_request(&request);
     let id = format!("00000000-0000-4000-8000-{number:012x}");
     let mut response = match fault {
         None => state.response_to(&request, &id),
@@ -372,5 +412,29 @@ impl fmt::Debug for AcceptedReply {
 impl fmt::Debug for AcceptedPush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AcceptedPush({} messages)", self.messages.len())
+    }
+}
+
+impl fmt::Debug for ShownLoading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ShownLoading({} seconds)", self.seconds)
+    }
+}
+
+impl fmt::Debug for ReceivedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReceivedRequest({}, {} bytes)", self.method, self.body.len())
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Status(status, _) => write!(f, "Status({status})"),
+            Fault::Delay(time) => write!(f, "Delay({time:?})"),
+            Fault::Close => f.write_str("Close"),
+            Fault::DropAnswer => f.write_str("DropAnswer"),
+            Fault::AcceptThen(status, _) => write!(f, "AcceptThen({status})"),
+        }
     }
 }

@@ -7,7 +7,9 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::rules::{self, Errors};
-use super::{AcceptedPush, AcceptedReply, Fault, Inner, MAX_KEPT, MAX_REQUESTS, ShownLoading, State};
+use super::{
+    AcceptedPush, AcceptedReply, Fault, Inner, MAX_KEPT, MAX_REQUESTS, ReceivedRequest, ShownLoading, State,
+};
 
 /// A JSON response.
 pub(super) fn response(status: u16, body: String) -> Response<Bytes> {
@@ -107,9 +109,9 @@ impl State {
         }
         let retry_key = request.headers().get("x-line-retry-key").map(|key| key.to_str().unwrap_or_default());
         match call {
-            Call::Reply if retry_key.is_some() => refuse(400, "The retry key is not supported"),
-            Call::Reply => self.reply(&body),
             Call::Push => self.push(&body, retry_key, id),
+            _ if retry_key.is_some() => refuse(400, "The retry key is not supported"),
+            Call::Reply => self.reply(&body),
             Call::Loading => self.loading(&body),
             Call::Quota => json_response(
                 200,
@@ -216,8 +218,13 @@ impl Inner {
         self.direct_requests
     }
 
-    pub(super) fn keep_request(&mut self, request: Request<Bytes>) {
-        self.received.push_back(request);
+    pub(super) fn keep_request(&mut self, request: &Request<Bytes>) {
+        self.received.push_back(ReceivedRequest {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            headers: request.headers().clone(),
+            body: request.body().clone(),
+        });
         if self.received.len() > MAX_REQUESTS {
             self.received.pop_front();
         }
@@ -226,8 +233,8 @@ impl Inner {
     /// Accepts a reply that obeys the rules, if its token is good.
     fn accept_reply(&mut self, body: &Value) -> Option<AcceptedReply> {
         let reply_token = body["replyToken"].as_str()?.to_owned();
-        let issued = self.issued.as_ref().is_none_or(|issued| issued.texts.contains(&reply_token));
-        if !issued || !self.used.insert(reply_token.clone()) {
+        let issued = self.issued.as_ref().is_none_or(|issued| issued.values.contains_key(&reply_token));
+        if !issued || !self.used.insert(reply_token.clone(), ()) {
             return None;
         }
         let messages = body["messages"].as_array()?.clone();
@@ -239,7 +246,7 @@ impl Inner {
         Some(accepted)
     }
 
-    /// Accepts a push that obeys the rules, if its retry key is new and the quota is not used up. A refused push does not use up
+    /// Accepts a push that obeys the rules, if its retry key is new and enough of the quota is left. A refused push does not use up
     /// its retry key.
     fn accept_push(
         &mut self,
@@ -249,7 +256,14 @@ impl Inner {
     ) -> Result<(AcceptedPush, Value), Box<Response<Bytes>>> {
         // LINE's keys are UUIDs, which are the same in either case.
         let retry_key = retry_key.map(str::to_ascii_lowercase);
-        if let Some((accepted_id, ids)) = retry_key.as_ref().and_then(|key| self.retry_keys.get(key)) {
+        let to = body["to"].as_str().unwrap_or_default().to_owned();
+        let recipients = self.recipients.get(&to).copied().unwrap_or(1);
+        let is_too_much = self.quota.is_some_and(|limit| self.used_quota.saturating_add(recipients) > limit);
+        let used_up = || Err(refuse(429, "You have reached your monthly limit.").into());
+        if is_too_much && self.quota_comes_first {
+            return used_up();
+        }
+        if let Some((accepted_id, ids)) = retry_key.as_ref().and_then(|key| self.retry_keys.values.get(key)) {
             let mut body = ids.clone();
             body["message"] = "The retry key is already accepted".into();
             let mut response = json_response(409, &body);
@@ -258,19 +272,13 @@ impl Inner {
             }
             return Err(response.into());
         }
-        if self.quota.is_some_and(|limit| self.used_quota >= limit) {
-            return Err(refuse(429, "You have reached your monthly limit.").into());
+        if is_too_much {
+            return used_up();
         }
-        self.used_quota += 1;
-        let to = body["to"].as_str().unwrap_or_default().to_owned();
+        self.used_quota = self.used_quota.saturating_add(recipients);
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
         let answer = sent_messages(&messages, &self.used_quota.to_string());
         if let Some(key) = &retry_key {
-            // A key of LINE's is forgotten after a day: it is no matter which goes first here.
-            if self.retry_keys.len() >= MAX_KEPT {
-                let oldest = self.retry_keys.keys().next().cloned();
-                oldest.map(|key| self.retry_keys.remove(&key));
-            }
             self.retry_keys.insert(key.clone(), (id.to_owned(), answer.clone()));
         }
         let push = AcceptedPush { to, messages, retry_key };

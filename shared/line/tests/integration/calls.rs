@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use onetap_line::testing::{Fault, ShownLoading};
-use onetap_line::{CallError, Client, Config, Quota};
+use onetap_line::testing::Fault;
+use onetap_line::{CallError, Client, Config, Message, Quota, RetryKey};
 use serde_json::json;
 
-use crate::support::{client, config, soon, start};
+use crate::support::{TOKEN, client, config, soon, start};
 
 #[tokio::test]
 async fn a_loading_animation_is_shown_for_a_time_that_line_knows() {
@@ -16,7 +16,7 @@ async fn a_loading_animation_is_shown_for_a_time_that_line_knows() {
     }
     let shown: Vec<u64> = api.loadings().iter().map(|loading| loading.seconds).collect();
     assert_eq!(shown, [5, 5, 10, 20, 60, 60]);
-    assert_eq!(api.loadings()[0], ShownLoading { user_id: "U1".to_owned(), seconds: 5 });
+    assert_eq!(api.loadings()[0].user_id, "U1");
     assert_eq!(client.start_loading("C1", 5, soon()).await, Err(CallError::BadRequest), "not for groups");
 }
 
@@ -177,12 +177,35 @@ async fn a_call_ends_at_its_deadline() {
 #[tokio::test]
 async fn no_error_shows_the_token_or_an_id() {
     let (api, _) = start();
-    let client = client(&api.url(), "planted");
+    let client = client(&api.url(), "planted-wrong-token");
     let error = client.profile("Uplanted", soon()).await.unwrap_err();
     assert_eq!(error, CallError::Unauthorized);
-    assert!(!format!("{error} {error:?} {client:?}").contains("planted"));
-    assert!(
-        !format!("{:?}", api.received()).contains("Bearer"),
-        "nor a request that the Messaging API keeps"
+    let shown = format!("{error} {error:?} {error:#?} {client:?} {client:#?}");
+    assert!(!shown.contains("planted"), "{shown}");
+}
+
+#[tokio::test]
+async fn nothing_that_the_messaging_api_keeps_shows_an_id_a_token_or_a_word() {
+    let (api, client) = start();
+    let messages = Message::text("planted-word").into();
+    let key = RetryKey::named("planted-name");
+    assert!(client.push("Uplanted", &messages, &key, soon()).await.outcome.is_sent());
+    assert!(client.reply("planted-reply-token", &messages, soon()).await.outcome.maybe_sent());
+    client.start_loading("Uplanted", 5, soon()).await.unwrap();
+    let body = || "planted-body".to_owned();
+    let fault = Fault::AcceptThen(500, body());
+    api.fail_next(Fault::Status(400, body()));
+    assert!(client.profile("Uplanted", soon()).await.is_err());
+    let (received, replies, pushes, loadings) = (api.received(), api.replies(), api.pushes(), api.loadings());
+    // Each holds what is planted, and none shows it.
+    assert_eq!((received.len(), replies.len(), pushes.len(), loadings.len()), (4, 1, 1, 1));
+    assert_eq!(received[3].uri, "/v2/bot/profile/Uplanted");
+    assert_eq!(received[0].headers["authorization"], format!("Bearer {TOKEN}"));
+    assert!(TOKEN.contains("planted") && received[0].body.windows(7).any(|part| part == b"planted"));
+    let faults = [fault, Fault::Status(400, body())];
+    let shown = format!(
+        "{received:?} {received:#?} {replies:?} {pushes:?} {loadings:?} {faults:?} {:?} {api:?}",
+        api.received()[0].headers
     );
+    assert!(!shown.contains("planted"), "{shown}");
 }

@@ -4,15 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use bytes::Bytes;
-use http::{Method, Request};
+use http::Method;
 use onetap_config::Secret;
-use onetap_line::push::retry_key;
 use onetap_line::signature::{sign, verify};
-use onetap_line::testing::MessagingApi;
+use onetap_line::testing::{MessagingApi, ReceivedRequest};
 use onetap_line::webhook::{ContentProvider, IncomingMessage, Kind, Media};
 use onetap_line::{
-    Action, Card, DateTimePicker, Message, Messages, PickerMode, PushOutcome, Verdict, WebhookBody,
+    Action, Card, DateTimePicker, Message, Messages, PickerMode, PushOutcome, RetryKey, Verdict, WebhookBody,
 };
 use serde_json::{Value, json};
 
@@ -93,19 +91,18 @@ fn makes_the_same_calls(program: &Path, script: &str) -> Value {
         api
     };
     // Each with at most five messages.
-    let pushes: Vec<(Messages, String)> = messages()
+    let pushes: Vec<(Messages, RetryKey)> = messages()
         .chunks(5)
         .enumerate()
         .map(|(n, chunk)| {
             let first = Messages::from(chunk[0].clone());
             let messages = chunk[1..].iter().cloned().fold(first, Messages::and);
-            (messages, retry_key(&n.to_string()))
+            (messages, RetryKey::named(n.to_string()))
         })
         .collect();
 
     let theirs = start();
-    let push =
-        |(messages, key): &(Messages, String)| json!({ "to": USER, "messages": messages, "retryKey": key });
+    let push = |(messages, key): &(Messages, RetryKey)| json!({ "to": USER, "messages": messages, "retryKey": key.uuid_for(USER) });
     let body = incoming();
     let cases = json!({
         "url": theirs.url(), "token": TOKEN, "userId": USER, "messageId": MESSAGE, "seconds": 20,
@@ -145,16 +142,16 @@ fn makes_the_same_calls(program: &Path, script: &str) -> Value {
 }
 
 /// What of a request LINE looks at.
-fn shape(request: &Request<Bytes>) -> Value {
-    let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap());
-    let mut body = serde_json::from_slice(request.body()).unwrap_or(Value::Null);
+fn shape(request: &ReceivedRequest) -> Value {
+    let header = |name: &str| request.headers.get(name).map(|value| value.to_str().unwrap());
+    let mut body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
     if body["notificationDisabled"] == false {
         // LINE's default, which the SDK for Python writes.
         body.as_object_mut().unwrap().remove("notificationDisabled");
     }
-    let media = header("content-type").filter(|_| request.method() == Method::POST);
+    let media = header("content-type").filter(|_| request.method == Method::POST);
     json!({
-        "request": format!("{} {}", request.method(), request.uri()),
+        "request": format!("{} {}", request.method, request.uri),
         "authorization": header("authorization"),
         "media": media.map(|media| media.split(';').next()),
         "retry key": header("x-line-retry-key"),

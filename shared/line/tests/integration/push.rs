@@ -1,10 +1,11 @@
 //! Pushes: accepted once for each retry key.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use onetap_line::push::retry_key;
-use onetap_line::testing::{AcceptedPush, Fault};
-use onetap_line::{Message, Messages, Push, PushOutcome};
+use bytes::Bytes;
+use onetap_line::testing::Fault;
+use onetap_line::{Message, Messages, PushOutcome, RetryKey};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -12,39 +13,54 @@ use crate::support::{client, hello, soon, start};
 
 const KEY: &str = "123e4567-e89b-12d3-a456-426614174000";
 
+fn key() -> RetryKey {
+    RetryKey::from_uuid(KEY).unwrap()
+}
+
+fn named(name: impl ToString) -> RetryKey {
+    RetryKey::named(name.to_string())
+}
+
 #[tokio::test]
 async fn a_push_is_sent_as_line_wants_it() {
     let (api, client) = start();
     let sticker = Message::sticker("446", "1988").unwrap();
-    let push = client.push("U1", &hello().and(sticker), KEY, soon()).await;
-    let request_id = Some("00000000-0000-4000-8000-000000000001".to_owned());
-    assert_eq!(push, Push { outcome: PushOutcome::Sent, request_id, accepted_request_id: None });
-    let messages = vec![
-        json!({ "type": "text", "text": "您好" }),
-        json!({ "type": "sticker", "packageId": "446", "stickerId": "1988" }),
-    ];
-    let accepted = AcceptedPush { to: "U1".to_owned(), messages, retry_key: Some(KEY.to_owned()) };
-    assert!(api.pushes() == [accepted.clone()], "{:?}", api.pushes());
+    let push = client.push("U1", &hello().and(sticker), &key(), soon()).await;
+    assert_eq!((push.outcome, push.accepted_request_id), (PushOutcome::Sent, None));
+    assert_eq!(push.request_id.as_deref(), Some("00000000-0000-4000-8000-000000000001"));
+    let pushes = api.pushes();
+    assert_eq!(pushes.len(), 1);
+    let accepted = &pushes[0];
+    assert_eq!((accepted.to.as_str(), accepted.retry_key.as_deref()), ("U1", Some(KEY)));
+    assert_eq!(
+        accepted.messages,
+        [
+            json!({ "type": "text", "text": "您好" }),
+            json!({ "type": "sticker", "packageId": "446", "stickerId": "1988" }),
+        ]
+    );
     assert_eq!(accepted.text(), "您好");
     let request = &api.received()[0];
-    assert_eq!(request.headers()["x-line-retry-key"], KEY);
-    assert_eq!(request.headers()["content-type"], "application/json");
-    assert!(!format!("{request:?}").contains("planted"), "the token of a request that is kept is not shown");
+    assert_eq!(request.headers["x-line-retry-key"], KEY);
+    assert_eq!(request.headers["content-type"], "application/json");
 }
 
 #[tokio::test]
 async fn a_retry_key_is_accepted_once_and_again_after_a_day() {
     let (api, client) = start();
-    assert_eq!(client.push("U1", &hello(), KEY, soon()).await.outcome, PushOutcome::Sent);
-    for key in [KEY, &KEY.to_uppercase()] {
-        let again = client.push("U1", &hello(), key, soon()).await;
+    assert_eq!(client.push("U1", &hello(), &key(), soon()).await.outcome, PushOutcome::Sent);
+    for again in [KEY, &KEY.to_uppercase()] {
+        let again = client.push("U1", &hello(), &RetryKey::from_uuid(again).unwrap(), soon()).await;
         assert_eq!(again.outcome, PushOutcome::AlreadyAccepted);
         assert!(again.outcome.is_sent() && again.outcome.maybe_sent());
         assert_eq!(again.accepted_request_id.as_deref(), Some("00000000-0000-4000-8000-000000000001"));
     }
-    assert_eq!(client.push("U1", &hello(), &retry_key("another"), soon()).await.outcome, PushOutcome::Sent);
+    assert_eq!(client.push("U1", &hello(), &named("another"), soon()).await.outcome, PushOutcome::Sent);
+    let sent: Vec<_> =
+        api.received().iter().map(|request| request.headers["x-line-retry-key"].clone()).collect();
+    assert_eq!(sent[..3], [KEY; 3], "always in lower case");
     api.forget_retry_keys();
-    assert_eq!(client.push("U1", &hello(), KEY, soon()).await.outcome, PushOutcome::Sent);
+    assert_eq!(client.push("U1", &hello(), &key(), soon()).await.outcome, PushOutcome::Sent);
     assert_eq!(api.take_pushes().len(), 3);
     assert!(api.pushes().is_empty());
 }
@@ -53,7 +69,7 @@ async fn a_retry_key_is_accepted_once_and_again_after_a_day() {
 async fn a_push_whose_answer_was_lost_is_sent_again_and_arrives_once() {
     let (api, client) = start();
     for fault in [Fault::DropAnswer, Fault::AcceptThen(500, String::new())] {
-        let key = retry_key(&format!("{fault:?}"));
+        let key = named(format!("{fault:?}"));
         api.fail_next(fault.clone());
         let outcome = client.push("U1", &hello(), &key, soon()).await.outcome;
         assert!(outcome.maybe_sent() && outcome.is_transient() && !outcome.is_sent(), "{outcome:?}");
@@ -62,9 +78,9 @@ async fn a_push_whose_answer_was_lost_is_sent_again_and_arrives_once() {
         assert_eq!(api.take_pushes().len(), 1, "{fault:?}");
     }
     api.fail_next(Fault::Close);
-    let lost = client.push("U1", &hello(), KEY, soon()).await.outcome;
+    let lost = client.push("U1", &hello(), &key(), soon()).await.outcome;
     assert_eq!(lost, PushOutcome::Unreachable { maybe_sent: true });
-    assert_eq!(client.push("U1", &hello(), KEY, soon()).await.outcome, PushOutcome::Sent);
+    assert_eq!(client.push("U1", &hello(), &key(), soon()).await.outcome, PushOutcome::Sent);
 }
 
 #[tokio::test]
@@ -74,7 +90,7 @@ async fn twenty_pushes_at_once_with_one_key_are_one() {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let client = client.clone();
-        tasks.spawn(async move { client.push("U1", &hello(), KEY, soon()).await.outcome });
+        tasks.spawn(async move { client.push("U1", &hello(), &key(), soon()).await.outcome });
     }
     let outcomes = tasks.join_all().await;
     assert!(outcomes.iter().all(|outcome| outcome.is_sent()), "{outcomes:?}");
@@ -106,7 +122,7 @@ async fn every_refusal_of_a_push_is_told_apart() {
         (503, "<html>".to_owned(), PushOutcome::ServerError, true),
     ] {
         api.fail_next(Fault::Status(status, body.clone()));
-        let push = client.push("U1", &hello(), KEY, soon()).await;
+        let push = client.push("U1", &hello(), &key(), soon()).await;
         assert_eq!((push.outcome, push.outcome.is_transient()), (outcome, is_transient), "{status} {body}");
         assert!(push.request_id.is_some());
     }
@@ -117,21 +133,99 @@ async fn every_refusal_of_a_push_is_told_apart() {
 async fn where_nobody_listens_nothing_was_pushed() {
     let (api, client) = start();
     drop(api);
-    let unreachable = client.push("U1", &hello(), KEY, soon()).await.outcome;
+    let unreachable = client.push("U1", &hello(), &key(), soon()).await.outcome;
     assert_eq!(unreachable, PushOutcome::Unreachable { maybe_sent: false });
     assert!(!unreachable.maybe_sent() && unreachable.is_transient());
 }
 
-#[tokio::test]
-async fn a_key_that_is_no_uuid_is_refused_and_nothing_is_sent() {
-    let (api, client) = start();
+#[test]
+fn a_key_is_a_uuid() {
     let long = format!("{KEY}0");
-    for key in
+    for wrong in
         ["", "key", &KEY[1..], &long, &KEY.replace('-', "0"), "123e4567-e89b-12d3-a456-42661417400g", "é"]
     {
-        assert_eq!(client.push("U1", &hello(), key, soon()).await.outcome, PushOutcome::BadRequest, "{key}");
+        assert_eq!(RetryKey::from_uuid(wrong), None, "{wrong}");
+    }
+    assert_eq!(key().uuid_for("U1"), KEY);
+    assert_eq!(RetryKey::from_uuid(&KEY.to_uppercase()), Some(key()));
+}
+
+#[tokio::test]
+async fn a_name_in_a_loop_over_users_reaches_each_of_them_once() {
+    let (api, client) = start();
+    let newsletter = named("newsletter:7");
+    for outcome in [PushOutcome::Sent, PushOutcome::AlreadyAccepted] {
+        for user in ["U1", "U2", "C1"] {
+            let push = client.push(user, &hello(), &newsletter, soon()).await;
+            assert_eq!(push.outcome, outcome, "{user}");
+        }
+    }
+    let to: Vec<String> = api.pushes().into_iter().map(|push| push.to).collect();
+    assert_eq!(to, ["U1", "U2", "C1"]);
+}
+
+#[tokio::test]
+async fn a_key_that_line_may_have_forgotten_sends_nothing() {
+    let (api, client) = start();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now_ms = i64::try_from(now.as_millis()).unwrap();
+    let hours_ago = |hours: i64| now_ms - hours * 3_600_000;
+    for old in [hours_ago(23) - 1, hours_ago(24), hours_ago(100), 0, i64::MIN] {
+        let push = client.push("U1", &hello(), &key().since_ms(old), soon()).await;
+        assert_eq!(push.outcome, PushOutcome::KeyExpired, "{old}");
+        assert!(!push.outcome.is_sent() && !push.outcome.maybe_sent() && !push.outcome.is_transient());
     }
     assert_eq!(api.requests(), 0);
+    assert_eq!(
+        client.push("U1", &hello(), &key().since_ms(hours_ago(22)), soon()).await.outcome,
+        PushOutcome::Sent
+    );
+    // As LINE does it after a day: without its time, the same key would send the messages again.
+    api.forget_retry_keys();
+    for ahead in [now_ms, hours_ago(-24), i64::MAX] {
+        let push = client.push("U1", &hello(), &key().since_ms(ahead), soon()).await;
+        assert!(push.outcome.is_sent(), "a clock that is ahead expires nothing");
+    }
+}
+
+#[tokio::test]
+async fn after_an_unknown_attempt_a_refusal_does_not_show_that_nothing_arrived() {
+    for quota_comes_first in [false, true] {
+        let (api, client) = start();
+        api.check_quota_first(quota_comes_first);
+        api.set_quota(Some(1));
+        api.fail_next(Fault::DropAnswer);
+        let unknown = client.push("U1", &hello(), &key(), soon()).await.outcome;
+        assert_eq!(unknown, PushOutcome::Unreachable { maybe_sent: true });
+        let again = client.push("U1", &hello(), &key(), soon()).await.outcome;
+        if quota_comes_first {
+            assert_eq!((again, again.maybe_sent()), (PushOutcome::QuotaUsedUp, false));
+            api.set_quota(Some(2));
+            let settled = client.push("U1", &hello(), &key(), soon()).await.outcome;
+            assert_eq!(settled, PushOutcome::AlreadyAccepted);
+        } else {
+            assert_eq!(again, PushOutcome::AlreadyAccepted);
+        }
+        assert_eq!(api.pushes().len(), 1, "whatever the refusal said");
+    }
+}
+
+#[tokio::test]
+async fn a_push_to_a_group_costs_a_message_for_each_member() {
+    let (api, client) = start();
+    api.set_recipients("C1", 3);
+    api.set_quota(Some(4));
+    let mut outcomes = Vec::new();
+    for (n, to) in ["C1", "C1", "U1", "U1"].into_iter().enumerate() {
+        outcomes.push(client.push(to, &hello(), &named(n), soon()).await.outcome);
+    }
+    let (sent, used_up) = (PushOutcome::Sent, PushOutcome::QuotaUsedUp);
+    assert_eq!(
+        outcomes,
+        [sent, used_up, sent, used_up],
+        "one message is left, and is not enough for the group"
+    );
+    assert_eq!(client.quota(soon()).await.unwrap().used, 4);
 }
 
 #[tokio::test]
@@ -140,16 +234,16 @@ async fn a_used_up_quota_refuses_pushes_and_no_replies() {
     api.set_quota(Some(2));
     let mut outcomes = Vec::new();
     for n in 0..3 {
-        outcomes.push(client.push("U1", &hello(), &retry_key(&n.to_string()), soon()).await.outcome);
+        outcomes.push(client.push("U1", &hello(), &named(n), soon()).await.outcome);
     }
     assert_eq!(outcomes, [PushOutcome::Sent, PushOutcome::Sent, PushOutcome::QuotaUsedUp]);
-    let again = client.push("U1", &hello(), &retry_key("1"), soon()).await.outcome;
+    let again = client.push("U1", &hello(), &named("1"), soon()).await.outcome;
     assert_eq!(again, PushOutcome::AlreadyAccepted, "a repeat costs nothing");
     assert!(client.reply("token", &hello(), soon()).await.outcome.maybe_sent());
     let quota = client.quota(soon()).await.unwrap();
     assert_eq!((quota.limit, quota.used, quota.remaining()), (Some(2), 2, Some(0)));
     api.set_quota(Some(3));
-    let later = client.push("U1", &hello(), &retry_key("2"), soon()).await.outcome;
+    let later = client.push("U1", &hello(), &named("2"), soon()).await.outcome;
     assert_eq!(later, PushOutcome::Sent, "the refused push had not used up its key");
 }
 
@@ -187,8 +281,8 @@ async fn an_observer_sees_every_push_before_its_sender_has_the_answer() {
     let (api, client) = start();
     let (seen, texts) = std::sync::mpsc::channel();
     api.observe_pushes(move |push| seen.send(push.text().to_owned()).unwrap());
-    assert!(client.push("U1", &hello(), KEY, soon()).await.outcome.is_sent());
-    assert!(client.push("U1", &hello(), KEY, soon()).await.outcome.is_sent());
+    assert!(client.push("U1", &hello(), &key(), soon()).await.outcome.is_sent());
+    assert!(client.push("U1", &hello(), &key(), soon()).await.outcome.is_sent());
     assert_eq!(texts.try_iter().collect::<Vec<_>>(), ["您好"], "once: the repeat was not accepted");
 }
 
@@ -196,27 +290,56 @@ async fn an_observer_sees_every_push_before_its_sender_has_the_answer() {
 async fn a_wrong_access_token_pushes_nothing() {
     let (api, _) = start();
     let wrong = client(&api.url(), "stale");
-    assert_eq!(wrong.push("U1", &hello(), KEY, soon()).await.outcome, PushOutcome::Unauthorized);
+    assert_eq!(wrong.push("U1", &hello(), &key(), soon()).await.outcome, PushOutcome::Unauthorized);
     assert!(api.pushes().is_empty());
 }
 
+/// Fixed: a process of an earlier version must have the same keys.
 #[test]
-fn a_retry_key_says_which_push_it_is() {
-    // Fixed: a process of an earlier version must have the same key.
-    assert_eq!(retry_key("reminder:42:2026-01-31"), retry_key("reminder:42:2026-01-31"));
-    assert_eq!(retry_key(""), "e3b0c442-98fc-8c14-9afb-f4c8996fb924");
+fn a_name_has_the_same_key_in_every_version() {
+    for (to, name, uuid) in [
+        ("U1", "reminder:42:2026-01-31", "2b2f37e6-7b4b-8917-ba20-6ef11a1e1f05"),
+        ("U2", "reminder:42:2026-01-31", "efeb2c61-234e-8adf-8215-b5266634a090"),
+        ("C1", "週報", "cca8525e-00e1-8410-a1bd-531069d11321"),
+        ("U1", "2", "3664cc9b-ec68-85a9-8c4b-a4237bdb5552"),
+        ("U", "12", "c8cf5132-1c5e-859f-b300-dc44278419b4"),
+        ("", "", "af5570f5-a181-8b7a-b78c-af4bc70a660f"),
+    ] {
+        assert_eq!(named(name).uuid_for(to), uuid, "{name} to {to}");
+        assert_eq!(named(name).since_ms(1).uuid_for(to), uuid, "a time changes no key");
+    }
+    assert_eq!(format!("{:?}", named("planted").since_ms(5)), "RetryKey { since_ms: Some(5), .. }");
+}
+
+#[test]
+fn the_oldest_retry_key_is_forgotten_first() {
+    let (api, _) = start();
+    let push = |n: usize| {
+        let body = json!({ "to": "U1", "messages": hello() }).to_string();
+        let request = http::Request::post("/v2/bot/message/push")
+            .header("authorization", "Bearer planted-access-token")
+            .header("content-type", "application/json")
+            .header("x-line-retry-key", named(n).uuid_for("U1"));
+        api.respond(&request.body(Bytes::from(body)).unwrap()).status().as_u16()
+    };
+    // One more than it keeps.
+    assert!((0..=10_000).all(|n| push(n) == 200));
+    assert_eq!([push(1), push(10_000), push(0)], [409, 409, 200]);
+    assert_eq!([push(1), push(3)], [200, 409]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_key_from_any_name_is_one_that_line_takes(name: String, other: String) {
+    fn a_key_from_any_name_is_one_that_line_takes(name: String, other: String, to: String) {
         let (_api, client) = start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let messages = Messages::from(Message::text("a"));
-        let push = runtime.block_on(client.push("U1", &messages, &retry_key(&name), soon()));
+        let push = runtime.block_on(client.push("U1", &messages, &named(&name), soon()));
         prop_assert_eq!(push.outcome, PushOutcome::Sent);
-        prop_assert_eq!(name == other, retry_key(&name) == retry_key(&other));
+        let uuid = |name: &str, to: &str| named(name).uuid_for(to);
+        prop_assert_eq!(name == other, uuid(&name, &to) == uuid(&other, &to));
+        prop_assert_eq!(to == other, uuid(&name, &to) == uuid(&name, &other));
     }
 }
