@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::json::{Ordered, depth};
-use super::{fit, limit, units};
+use super::{address, fit, limit, units};
 
 /// What a tap on a quick reply or a button does. `Debug` shows its type only.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,12 +35,11 @@ impl Action {
         Action(json!({ "type": "cameraRoll", "label": fit_label(label) }))
     }
 
-    /// Opens an address: `http`, `https`, `line` or `tel`. `None` where LINE would refuse it: an address cannot be cut.
-    pub fn uri(label: impl Into<String>, uri: impl Into<String>) -> Option<Action> {
-        let uri = uri.into();
-        let known = ["http://", "https://", "line://", "tel:"].iter().any(|scheme| uri.starts_with(scheme));
-        (known && units(&uri) <= limit::URI)
-            .then(|| Action(json!({ "type": "uri", "label": fit_label(label), "uri": uri })))
+    /// Opens an address: `http`, `https`, `line` or `tel`. LINE wants it percent-encoded: characters beyond ASCII are encoded here,
+    /// but for those of a host, which must be in Punycode. `None` where LINE would refuse it: an address cannot be cut.
+    pub fn uri(label: impl Into<String>, uri: impl AsRef<str>) -> Option<Action> {
+        let uri = address::encode(uri.as_ref(), &["http://", "https://", "line://", "tel:"], limit::URI)?;
+        Some(Action(json!({ "type": "uri", "label": fit_label(label), "uri": uri })))
     }
 
     /// Sends `data` back to the webhook, and shows the label in the chat as what the user chose. `None` where

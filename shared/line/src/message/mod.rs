@@ -2,6 +2,7 @@
 //! and what cannot be cut yields `None`. Only [`Message::raw`] leaves the limits to its caller.
 
 mod action;
+mod address;
 mod json;
 mod template;
 
@@ -29,11 +30,11 @@ pub mod limit {
     pub const ACTION_TEXT: usize = 300;
     /// Units of a postback's data.
     pub const DATA: usize = 300;
-    /// Units of an address to open.
-    pub const URI: usize = 1000;
+    /// Characters of an address to open, percent-encoded.
+    pub const URI: usize = 10_000;
     /// Units of the text that an action copies.
     pub const CLIPBOARD_TEXT: usize = 1000;
-    /// Units of the address of an image.
+    /// Characters of the address of an image, percent-encoded.
     pub const IMAGE_URL: usize = 2000;
     /// Units of a location's title, and of its address.
     pub const LOCATION_TEXT: usize = 100;
@@ -117,13 +118,11 @@ impl Message {
             .then(|| Message(json!({ "type": "sticker", "packageId": package_id, "stickerId": sticker_id })))
     }
 
-    /// An image that LINE loads from `url`, and a smaller one that the chat shows at first. `None` unless both are
-    /// percent-encoded `https` addresses within LINE's limit.
-    pub fn image(url: impl Into<String>, preview_url: impl Into<String>) -> Option<Message> {
-        let (url, preview_url) = (url.into(), preview_url.into());
-        (is_image_url(&url) && is_image_url(&preview_url)).then(|| {
-            Message(json!({ "type": "image", "originalContentUrl": url, "previewImageUrl": preview_url }))
-        })
+    /// An image that LINE loads from `url`, and a smaller one that the chat shows at first. Characters beyond ASCII are
+    /// percent-encoded, but for those of a host. `None` unless both are then `https` addresses within LINE's limit.
+    pub fn image(url: impl AsRef<str>, preview_url: impl AsRef<str>) -> Option<Message> {
+        let (url, preview_url) = (image_url(url.as_ref())?, image_url(preview_url.as_ref())?);
+        Some(Message(json!({ "type": "image", "originalContentUrl": url, "previewImageUrl": preview_url })))
     }
 
     /// A place on the map. Title and address are cut; `None` for degrees that are not on the globe.
@@ -238,11 +237,9 @@ fn fits(json: &Value, max_bytes: usize) -> bool {
     depth(json) <= limit::DEPTH && serde_json::to_vec(json).is_ok_and(|bytes| bytes.len() <= max_bytes)
 }
 
-/// LINE loads images over `https` only, and wants their addresses percent-encoded.
-fn is_image_url(url: &str) -> bool {
-    let is_https =
-        url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
-    is_https && url.len() <= limit::IMAGE_URL && url.bytes().all(|byte| byte.is_ascii_graphic())
+/// LINE loads images over `https` only.
+fn image_url(url: &str) -> Option<String> {
+    address::encode(url, &["https://"], limit::IMAGE_URL)
 }
 
 impl fmt::Debug for Message {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::{Action, Message, fit, is_image_url, limit};
+use super::{Action, Message, fit, image_url, limit};
 
 /// A card with a text and buttons: the whole of a [buttons template](Message::buttons), or one column of a
 /// [carousel](Message::carousel). `Debug` shows nothing of its content.
@@ -30,10 +30,11 @@ impl Card {
         Card { title: title.map(|title| fit(title, limit::CARD_TITLE)), ..self }
     }
 
-    /// An image above the text; none if LINE would refuse the address. Beside an image less text fits.
+    /// An image above the text; none if LINE would refuse the address, which is encoded as by [`Message::image`]. Beside an image
+    /// less text fits.
     #[must_use]
-    pub fn image(self, url: impl Into<String>) -> Card {
-        Card { image_url: Some(url.into()).filter(|url| is_image_url(url)), ..self }
+    pub fn image(self, url: impl AsRef<str>) -> Card {
+        Card { image_url: image_url(url.as_ref()), ..self }
     }
 
     /// What a tap beside the buttons does; nothing if it is `None` or only for quick replies.

@@ -2,9 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::rules::{Errors, list, object, one_of, path, text};
+use super::rules::{Errors, address, list, object, one_of, path, text};
 
 type Object = Map<String, Value>;
+
+/// The schemes of addresses to open.
+const LINKS: [&str; 4] = ["http", "https", "line", "tel"];
 
 /// The actions of quick replies, which have all of them.
 const QUICK_ACTIONS: [&str; 8] =
@@ -65,7 +68,7 @@ fn field<'a>(object: &'a Object, name: &str) -> &'a Value {
 fn action(action: &Value, at: &str, types: &[&str], errors: &mut Errors) {
     let own: &[&str] = match action["type"].as_str() {
         Some("message") => &["text"],
-        Some("uri") => &["uri"],
+        Some("uri") => &["uri", "altUri"],
         Some("postback") => &["data", "displayText", "inputOption", "fillInText"],
         Some("datetimepicker") => &["data", "mode", "initial", "max", "min"],
         Some("clipboard") => &["clipboardText"],
@@ -77,17 +80,19 @@ fn action(action: &Value, at: &str, types: &[&str], errors: &mut Errors) {
     let is_required = |name: &str| matches!(name, "text" | "uri" | "data" | "mode" | "clipboardText");
     for name in own.iter().filter(|name| is_required(name) || action.contains_key(**name)) {
         match *name {
-            "uri" | "clipboardText" => text(action, at, name, 1, 1000, errors),
+            "uri" => address(action, at, name, &LINKS, 10_000, errors),
+            "altUri" => {
+                let at = path(at, name);
+                if let Some(alternative) = object(field(action, name), &at, &["desktop"], errors) {
+                    address(alternative, &at, "desktop", &LINKS, 10_000, errors);
+                }
+            }
+            "clipboardText" => text(action, at, name, 1, 1000, errors),
             "initial" | "max" | "min" if !is_moment(field(action, name), field(action, "mode")) => {
                 errors.push((path(at, name), "must be a date or time of its mode"));
             }
             name => text(action, at, name, 1, 300, errors),
         }
-    }
-    let is_known =
-        |uri: &str| ["http:", "https:", "line:", "tel:"].iter().any(|scheme| uri.starts_with(scheme));
-    if action.get("uri").and_then(Value::as_str).is_some_and(|uri| !is_known(uri)) {
-        errors.push((path(at, "uri"), "invalid uri scheme"));
     }
     if let (Some(min), Some(max)) = (action.get("min"), action.get("max")) {
         if min.as_str() >= max.as_str() {
@@ -202,13 +207,7 @@ fn flex(contents: &Value, at: &str, errors: &mut Errors) {
 }
 
 fn https(object: &Object, at: &str, name: &str, errors: &mut Errors) {
-    text(object, at, name, 1, 2000, errors);
-    let url = object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let has_host =
-        url.strip_prefix("https://").and_then(|rest| rest.split('/').next()).is_some_and(|h| !h.is_empty());
-    if !has_host || !url.is_ascii() || url.contains(char::is_whitespace) {
-        errors.push((path(at, name), "invalid uri scheme"));
-    }
+    address(object, at, name, &["https"], 2000, errors);
 }
 
 fn number_text(object: &Object, at: &str, name: &str, errors: &mut Errors) {

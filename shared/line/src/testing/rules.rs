@@ -109,6 +109,34 @@ pub(super) fn text(
     }
 }
 
+/// An address, percent-encoded. One that is not is refused.
+pub(super) fn address(
+    object: &Map<String, Value>,
+    at: &str,
+    name: &str,
+    schemes: &[&str],
+    most: usize,
+    errors: &mut Errors,
+) {
+    let is_address = |address: &str| {
+        let (scheme, rest) = address.split_once(':')?;
+        let rest = if scheme == "tel" { rest } else { rest.strip_prefix("//")? };
+        let is_pair = |part: &str| {
+            let pair = part.as_bytes().get(..2);
+            pair.is_some_and(|pair| pair.iter().all(u8::is_ascii_hexdigit))
+        };
+        let is_good = schemes.contains(&scheme)
+            && rest.starts_with(|c: char| !"/?#:@".contains(c))
+            && rest.chars().all(|c| c.is_ascii_alphanumeric() || "-._~:/?#@!$&'()*+,;=%".contains(c))
+            && rest.split('%').skip(1).all(is_pair)
+            && rest.matches('#').count() <= 1;
+        (is_good && (1..=most).contains(&address.len())).then_some(())
+    };
+    if object.get(name).and_then(Value::as_str).and_then(is_address).is_none() {
+        errors.push((path(at, name), "invalid uri"));
+    }
+}
+
 pub(super) fn one_of(object: &Map<String, Value>, at: &str, types: &[&str], errors: &mut Errors) {
     if !object.get("type").and_then(Value::as_str).is_some_and(|name| types.contains(&name)) {
         errors.push((path(at, "type"), "unknown type"));

@@ -3,6 +3,7 @@
 
 mod calls;
 mod messages;
+mod messaging_api;
 mod official_sdks;
 mod push;
 mod reply;

@@ -5,7 +5,7 @@ use onetap_line::{Action, Card, DateTimePicker, Message, Messages, Outcome, Pick
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::{soon, start};
+use crate::support::{TOKEN, soon, start};
 
 fn json_of(message: &Message) -> Value {
     serde_json::to_value(message).unwrap()
@@ -178,10 +178,11 @@ fn what_cannot_be_cut_is_no_message() {
         "http://example.com/a.jpg",
         "https://",
         "https:///a",
-        "https://a/圖",
+        "https://圖/a",
         "https://a b",
         "",
         "ftp://a",
+        "tel:1",
     ] {
         assert_eq!(Message::image(wrong, url(30)), None, "{wrong:.40}");
         assert_eq!(Message::image(url(30), wrong), None, "{wrong:.40}");
@@ -331,6 +332,88 @@ fn what_is_too_long_ends_in_an_ellipsis_at_a_whole_character() {
     assert_eq!(Message::text("").as_text(), Some("…"));
 }
 
+/// LINE refuses the whole reply for one address that is not percent-encoded.
+#[test]
+fn an_address_is_percent_encoded_or_none() {
+    let uri =
+        |uri: &str| Action::uri("a", uri).map(|action| serde_json::to_value(action).unwrap()["uri"].clone());
+    for (given, sent) in [
+        ("https://example.com", "https://example.com"),
+        (
+            "http://user@example.com:8080/a/../b?c=d&e=%E5%A4%A9#f",
+            "http://user@example.com:8080/a/../b?c=d&e=%E5%A4%A9#f",
+        ),
+        (
+            "https://example.com/天氣?q=臺北#é",
+            "https://example.com/%E5%A4%A9%E6%B0%A3?q=%E8%87%BA%E5%8C%97#%C3%A9",
+        ),
+        ("https://example.com?天", "https://example.com?%E5%A4%A9"),
+        ("https://example.com/-._~!$&'()*+,;=:@", "https://example.com/-._~!$&'()*+,;=:@"),
+        ("line://msg/text/嗨", "line://msg/text/%E5%97%A8"),
+        ("tel:+886-2-1234,5", "tel:+886-2-1234,5"),
+        ("https://%E4%BE%8B.com", "https://%E4%BE%8B.com"),
+    ] {
+        assert_eq!(uri(given), Some(json!(sent)), "{given}");
+    }
+    for wrong in [
+        "",
+        "https",
+        "https:",
+        "https://",
+        "https:///a",
+        "https://?a",
+        "https://#a",
+        "https://:80/",
+        "https://a:b/",
+        "https://user@/",
+        "https://例.com/",
+        "https://user例@a/",
+        "https://[::1]/",
+        "https://a[1]",
+        "tel:",
+        "tel:天氣",
+        "line://",
+        "line:",
+        "https://a b",
+        "https://a/b c",
+        " https://a",
+        "https://a\n",
+        "https://a/\u{7f}",
+        "https://a/\"",
+        "https://a/<b>",
+        "https://a/\\",
+        "https://a/^",
+        "https://a/`",
+        "https://a/{b}",
+        "https://a/|",
+        "https://a/%",
+        "https://a/%4",
+        "https://a/%4g",
+        "https://a/%é",
+        "https://a#b#c",
+        "ftp://a",
+        "javascript:alert(1)",
+        "data:a",
+        "//a",
+        "/a",
+        "a",
+    ] {
+        assert_eq!(uri(wrong), None, "{wrong:?}");
+        assert_eq!(Message::image(wrong, "https://a/b"), None, "{wrong:?}");
+    }
+    // The limit is one of what is sent.
+    let long = |characters: usize| format!("https://a/{}", "天".repeat(characters));
+    assert_eq!(limit::URI, 10_000);
+    assert!(uri(&long(1110)).is_some_and(|uri| uri.as_str().unwrap().len() == limit::URI));
+    assert_eq!(uri(&(long(1110) + "a")), None);
+    let image = Message::image(long(221), long(221)).unwrap();
+    assert_eq!(image.as_json()["previewImageUrl"].as_str().unwrap().len(), limit::IMAGE_URL - 1);
+    assert_eq!(Message::image(long(222), long(1)), None);
+    let card = Card::new("a").image("https://a/圖").button(Action::message("a", "b"));
+    let card = Message::buttons("a", card).unwrap();
+    assert_eq!(card.as_json()["template"]["thumbnailImageUrl"], "https://a/%E5%9C%96");
+}
+
 #[test]
 fn what_cannot_be_cut_is_no_action() {
     assert_eq!(Action::postback("a", "x".repeat(limit::DATA + 1)), None);
@@ -467,6 +550,28 @@ fn any_raw() -> impl Strategy<Value = Value> {
             raw
         },
     )
+}
+
+proptest! {
+    #[test]
+    fn no_text_becomes_an_address_that_line_refuses(
+        scheme in "(https|http|line|tel|ftp|):(//)?",
+        rest in "([a-z0-9]|[ -~]|%[0-9a-gA-G]{2}|[/?#:@%]|é|天|🌧|\\PC){0,12}",
+    ) {
+        let (api, _) = start();
+        let address = format!("{scheme}{rest}");
+        let button = Action::uri("a", address.clone());
+        let image = Message::image(address.clone(), address);
+        let text = button.map(|action| Message::text("a").quick_reply(action));
+        for message in image.into_iter().chain(text) {
+            let body = json!({ "replyToken": message.as_json().to_string(), "messages": [message] });
+            let request = http::Request::post("/v2/bot/message/reply")
+                .header("authorization", format!("Bearer {TOKEN}"))
+                .header("content-type", "application/json");
+            let (status, answer) = api.answer(&request.body(body.to_string().into()).unwrap());
+            prop_assert_eq!(status.as_u16(), 200, "{} for {}", answer, body);
+        }
+    }
 }
 
 proptest! {
