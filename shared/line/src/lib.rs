@@ -18,7 +18,7 @@ pub use account::{BotInfo, Profile, Quota};
 pub use client::{CallError, Client};
 pub use config::Config;
 pub use content::Content;
-pub use message::{Action, Card, DateTimePicker, Message, Messages, PickerMode};
+pub use message::{Action, Card, DateTimePicker, Message, Messages, PickerMode, WrongCount};
 pub use push::{Push, PushOutcome, RetryKey};
 pub use reply::{Outcome, Reply};
 pub use signature::Verdict;

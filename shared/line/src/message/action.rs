@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::json::{Ordered, depth};
+use super::json::{Ordered, is_object_with_type};
 use super::{address, fit, limit, units};
 
 /// What a tap on a quick reply or a button does. `Debug` shows its type only.
@@ -42,19 +42,22 @@ impl Action {
         Some(Action(json!({ "type": "uri", "label": fit_label(label), "uri": uri })))
     }
 
-    /// Sends `data` back to the webhook, and shows the label in the chat as what the user chose. `None` where
+    /// Sends `data` back to the webhook, and shows the label in the chat as if the user had said it (`displayText`). `None` where
     /// LINE would refuse the data: half of it would mean something else.
     pub fn postback(label: impl Into<String>, data: impl Into<String>) -> Option<Action> {
-        let (label, data) = (fit_label(label), data.into());
-        is_data(&data)
-            .then(
-                || json!({ "type": "postback", "displayText": label.clone(), "label": label, "data": data }),
-            )
-            .map(Action)
+        let mut action = Action::postback_silently(label, data)?;
+        action.0["displayText"] = action.0["label"].clone();
+        Some(action)
+    }
+
+    /// The same, and shows nothing in the chat.
+    pub fn postback_silently(label: impl Into<String>, data: impl Into<String>) -> Option<Action> {
+        let data = data.into();
+        is_data(&data).then(|| Action(json!({ "type": "postback", "label": fit_label(label), "data": data })))
     }
 
     /// Lets the user pick a date or a time, and sends it back to the webhook together with `data`. `None` where LINE would
-    /// refuse the data, or a date of `picker` that is none.
+    /// refuse the data, or if `picker` holds an invalid date.
     pub fn date_time(
         label: impl Into<String>,
         data: impl Into<String>,
@@ -79,6 +82,12 @@ impl Action {
         (1..=limit::CLIPBOARD_TEXT)
             .contains(&units(&text))
             .then(|| Action(json!({ "type": "clipboard", "label": fit_label(label), "clipboardText": text })))
+    }
+
+    /// An action as LINE's reference describes it, for what has no constructor here. `None` if it is no object with a `type`, or
+    /// nested too deeply. LINE's limits are the caller's.
+    pub fn raw(json: Value) -> Option<Action> {
+        is_object_with_type(&json).then_some(Action(json))
     }
 
     /// Whether LINE takes it on a button of a template too.
@@ -216,12 +225,8 @@ impl Serialize for Action {
 
 impl<'de> Deserialize<'de> for Action {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Action, D::Error> {
-        let json = Value::deserialize(deserializer)?;
-        if json["type"].is_string() && depth(&json) <= limit::DEPTH {
-            Ok(Action(json))
-        } else {
-            Err(D::Error::custom("an action is an object with a type"))
-        }
+        let action = Action::raw(Value::deserialize(deserializer)?);
+        action.ok_or_else(|| D::Error::custom("an action is an object with a type"))
     }
 }
 

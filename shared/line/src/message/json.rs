@@ -4,6 +4,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::limit;
+
 /// JSON whose objects are written in one order: `type` and `label` first, `quickReply` last, the other keys by name. Answers
 /// are kept as text and compared as text, so the same message must always be the same text.
 pub(super) struct Ordered<'a>(pub(super) &'a Value);
@@ -34,6 +36,12 @@ fn rank(key: &str) -> u8 {
         "quickReply" => 3,
         _ => 2,
     }
+}
+
+/// Whether it can be a message or an action, and can be read again after it was kept.
+pub(super) fn is_object_with_type(json: &Value) -> bool {
+    let has_type = json.get("type").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+    has_type && depth(json) <= limit::DEPTH
 }
 
 /// How many objects and lists are nested in each other.

@@ -9,7 +9,7 @@ mod template;
 use std::fmt;
 
 pub use action::{Action, DateTimePicker, PickerMode};
-use json::{Ordered, depth};
+use json::{Ordered, depth, is_object_with_type};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
@@ -69,23 +69,72 @@ pub mod limit {
 }
 
 /// One to five messages, sent as one reply or push.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// LINE shows the quick replies of the last message only. So those of the others move to it when messages are put together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Messages(Vec<Message>);
 
 impl Messages {
-    /// Adds a message, if there are fewer than five.
+    /// Adds a message, if there are fewer than five. The quick replies of the messages before it move under it.
     #[must_use]
-    pub fn and(mut self, message: Message) -> Messages {
-        self.0.push(message);
-        self.0.truncate(limit::MESSAGES);
+    pub fn and(mut self, mut message: Message) -> Messages {
+        if self.0.len() < limit::MESSAGES {
+            message.prepend_quick_replies(self.0.iter_mut().flat_map(Message::take_quick_replies).collect());
+            self.0.push(message);
+        }
         self
+    }
+
+    /// Adds a quick reply under the last message, as [`Message::quick_reply`] does.
+    #[must_use]
+    pub fn quick_reply(mut self, action: impl Into<Option<Action>>) -> Messages {
+        let last = self.0.pop().map(|message| message.quick_reply(action));
+        self.0.extend(last);
+        self
+    }
+
+    /// The messages, in the order in which they are sent.
+    pub fn as_slice(&self) -> &[Message] {
+        &self.0
+    }
+
+    fn as_they_are(messages: Vec<Message>) -> Result<Messages, WrongCount> {
+        if (1..=limit::MESSAGES).contains(&messages.len()) { Ok(Messages(messages)) } else { Err(WrongCount) }
     }
 }
 
 impl From<Message> for Messages {
     fn from(message: Message) -> Messages {
         Messages(vec![message])
+    }
+}
+
+/// There is no message, or there are more than five.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongCount;
+
+impl fmt::Display for WrongCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a reply or push has one to five messages")
+    }
+}
+
+impl std::error::Error for WrongCount {}
+
+impl TryFrom<Vec<Message>> for Messages {
+    type Error = WrongCount;
+
+    fn try_from(messages: Vec<Message>) -> Result<Messages, WrongCount> {
+        let Messages(messages) = Messages::as_they_are(messages)?;
+        Ok(messages.into_iter().fold(Messages(Vec::new()), Messages::and))
+    }
+}
+
+impl<'de> Deserialize<'de> for Messages {
+    /// What was kept stays the same text.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Messages, D::Error> {
+        Messages::as_they_are(Vec::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -171,8 +220,7 @@ impl Message {
     /// A message as LINE's reference describes it, for what has no constructor here. `None` if it is no object with a
     /// `type`, or nested too deeply. LINE's limits are the caller's.
     pub fn raw(json: Value) -> Option<Message> {
-        let has_type = json.get("type").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
-        (has_type && depth(&json) <= limit::DEPTH).then_some(Message(json))
+        is_object_with_type(&json).then_some(Message(json))
     }
 
     /// The text of a text message.
@@ -185,17 +233,44 @@ impl Message {
         &self.0
     }
 
-    /// Adds a quick reply, unless it is `None` or there are thirteen already.
+    /// Adds a quick reply, unless it is `None` or there are thirteen already. LINE shows the quick replies of the last message of a
+    /// reply or push only: [`Messages::and`] moves them there.
     #[must_use]
     pub fn quick_reply(mut self, action: impl Into<Option<Action>>) -> Message {
-        if let (Some(action), Value::Object(message)) = (action.into(), &mut self.0) {
-            let quick_reply = message.entry("quickReply").or_insert_with(|| json!({ "items": [] }));
-            let items = quick_reply.get_mut("items").and_then(Value::as_array_mut);
-            if let Some(items) = items.filter(|items| items.len() < limit::QUICK_REPLIES) {
+        if let Some(action) = action.into() {
+            if let Some(items) = self.quick_replies().filter(|items| items.len() < limit::QUICK_REPLIES) {
                 items.push(json!({ "type": "action", "action": action.into_json() }));
             }
         }
         self
+    }
+
+    /// Its quick replies, of which there may be none yet; `None` for a raw message where they have another shape.
+    fn quick_replies(&mut self) -> Option<&mut Vec<Value>> {
+        let quick_reply =
+            self.0.as_object_mut()?.entry("quickReply").or_insert_with(|| json!({ "items": [] }));
+        quick_reply.get_mut("items")?.as_array_mut()
+    }
+
+    fn take_quick_replies(&mut self) -> Vec<Value> {
+        let quick_reply = self.0.get_mut("quickReply");
+        let items = quick_reply.and_then(|quick_reply| quick_reply.get_mut("items")?.as_array_mut());
+        let items = items.map(std::mem::take);
+        if let (Some(_), Some(message)) = (&items, self.0.as_object_mut()) {
+            message.remove("quickReply");
+        }
+        items.unwrap_or_default()
+    }
+
+    /// Puts `more` before its own, as far as there is room.
+    fn prepend_quick_replies(&mut self, more: Vec<Value>) {
+        if more.is_empty() {
+            return;
+        }
+        if let Some(items) = self.quick_replies() {
+            let room = limit::QUICK_REPLIES.saturating_sub(items.len());
+            items.splice(..0, more.into_iter().take(room));
+        }
     }
 }
 

@@ -105,6 +105,10 @@ fn every_action_has_the_shape_that_line_documents() {
             json!({ "type": "postback", "label": "a", "data": "b=1", "displayText": "a" }),
         ),
         (
+            Action::postback_silently("a", "b=1").unwrap(),
+            json!({ "type": "postback", "label": "a", "data": "b=1" }),
+        ),
+        (
             Action::clipboard("a", "X-42").unwrap(),
             json!({ "type": "clipboard", "label": "a", "clipboardText": "X-42" }),
         ),
@@ -127,6 +131,17 @@ fn every_action_has_the_shape_that_line_documents() {
     }
 }
 
+#[test]
+fn a_raw_action_is_sent_as_it_is() {
+    let json = json!({ "type": "postback", "label": "a", "data": "b", "inputOption": "openKeyboard", "fillInText": "c" });
+    let action = Action::raw(json.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&action).unwrap(), json);
+    let menu = Message::buttons("a", Card::new("b").button(action)).unwrap();
+    assert_eq!(menu.as_json()["template"]["actions"], json!([json]));
+    assert_eq!(Message::buttons("a", Card::new("b").button(Action::raw(json!({ "type": "camera" })))), None);
+    assert_eq!(format!("{:?}", Action::raw(json!({ "type": "planted" })).unwrap()), "Action(raw)");
+}
+
 /// Answers are kept as text, and compared as text by the store.
 #[test]
 fn answers_that_earlier_versions_have_kept_stay_the_same_text() {
@@ -147,15 +162,74 @@ fn answers_that_earlier_versions_have_kept_stay_the_same_text() {
     assert_eq!(serde_json::from_str::<Message>(kept).unwrap(), built);
 }
 
+/// LINE shows quick replies under the last message of a reply or push only.
+#[test]
+fn quick_replies_are_under_the_last_message() {
+    let button = |name: &str| Action::message(name, "a");
+    let with = |text: &str, names: &[&str]| {
+        names.iter().fold(Message::text(text), |message, name| message.quick_reply(button(name)))
+    };
+    let labels = |messages: &Messages| -> Vec<Vec<String>> {
+        let of = |message: &Message| {
+            let items = message.as_json()["quickReply"]["items"].as_array().cloned().unwrap_or_default();
+            items.iter().map(|item| item["action"]["label"].as_str().unwrap().to_owned()).collect()
+        };
+        messages.as_slice().iter().map(of).collect()
+    };
+    let none: [&str; 0] = [];
+    let messages = Messages::from(with("一", &["a", "b"])).and(with("二", &[]));
+    assert_eq!(labels(&messages), [&none[..], &["a", "b"]]);
+    assert_eq!(messages.as_slice()[0], Message::text("一"), "as if it had never had any");
+    let messages =
+        messages.and(with("三", &["c"])).and(with("四", &["d"])).quick_reply(button("e")).quick_reply(None);
+    assert_eq!(labels(&messages), [&none[..], &none, &none, &["a", "b", "c", "d", "e"]]);
+    assert_eq!(labels(&Messages::try_from(messages.as_slice().to_vec()).unwrap()), labels(&messages));
+
+    // What was under the last message is never displaced, and a sixth message takes nothing along.
+    let many: Vec<String> = (0..limit::QUICK_REPLIES).map(|n| n.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let messages = Messages::from(with("一", &many)).and(with("二", &["a", "b"]));
+    let expected: Vec<&str> = many[..11].iter().copied().chain(["a", "b"]).collect();
+    assert_eq!(labels(&messages), [&none[..], &expected]);
+    let five = (0..4).fold(Messages::from(with("一", &["a"])), |five, _| five.and(with("二", &[])));
+    assert_eq!(labels(&five.clone().and(with("六", &["f"]))), labels(&five));
+
+    // Raw messages are whatever they are.
+    let odd = Message::raw(json!({ "type": "text", "text": "a", "quickReply": "odd" })).unwrap();
+    let messages = Messages::from(odd.clone()).and(Message::text("b")).quick_reply(button("c"));
+    assert_eq!((&messages.as_slice()[0], labels(&messages)), (&odd, vec![vec![], vec!["c".to_owned()]]));
+}
+
+#[test]
+fn a_reply_has_one_to_five_messages() {
+    let text = |n: usize| Message::text(n.to_string());
+    for count in 0..8 {
+        let messages: Vec<Message> = (0..count).map(text).collect();
+        let kept = serde_json::to_string(&messages).unwrap();
+        let is_possible = (1..=limit::MESSAGES).contains(&count);
+        assert_eq!(serde_json::from_str::<Messages>(&kept).is_ok(), is_possible, "{count}");
+        let built = Messages::try_from(messages.clone());
+        assert_eq!(built.is_ok(), is_possible, "{count}");
+        if let Ok(built) = built {
+            assert_eq!(built.as_slice(), messages);
+        }
+    }
+    let wrong = Messages::try_from(Vec::new()).unwrap_err();
+    assert_eq!(wrong.to_string(), "a reply or push has one to five messages");
+}
+
 #[test]
 fn json_that_is_no_message_is_not_read_as_one() {
     for wrong in ["5", "null", "\"text\"", "[]", "{}", r#"{"type":5}"#, r#"{"type":""}"#, r#"{"text":"a"}"#] {
         assert!(serde_json::from_str::<Message>(wrong).is_err(), "{wrong}");
         assert_eq!(Message::raw(serde_json::from_str(wrong).unwrap()), None, "{wrong}");
     }
-    for wrong in ["5", "{}", "[]"] {
+    for wrong in ["5", "{}", "[]", r#"{"type":5}"#, r#"{"type":""}"#] {
         assert!(serde_json::from_str::<Action>(wrong).is_err(), "{wrong}");
+        assert_eq!(Action::raw(serde_json::from_str(wrong).unwrap()), None, "{wrong}");
     }
+    let deep = (0..limit::DEPTH).fold(json!(1), |inner, _| json!([inner]));
+    assert_eq!(Action::raw(json!({ "type": "new", "deep": deep })), None);
 }
 
 #[test]
@@ -418,6 +492,7 @@ fn an_address_is_percent_encoded_or_none() {
 fn what_cannot_be_cut_is_no_action() {
     assert_eq!(Action::postback("a", "x".repeat(limit::DATA + 1)), None);
     assert_eq!(Action::postback("a", ""), None);
+    assert_eq!(Action::postback_silently("a", ""), None);
     assert_eq!(Action::uri("a", "javascript:alert(1)"), None);
     assert_eq!(Action::uri("a", format!("https://{}", "x".repeat(limit::URI))), None);
     let bare = Message::text("a").quick_reply(None).quick_reply(Action::uri("a", "nonsense"));

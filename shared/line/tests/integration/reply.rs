@@ -18,15 +18,16 @@ async fn a_reply_is_sent_as_line_wants_it() {
         .quick_reply(Action::location("傳送位置"))
         .quick_reply(Action::uri("說明", "https://example.com/?a=b"))
         .quick_reply(Action::postback("住家", "action=weather&type=home"));
-    let reply = client.reply("token", &Messages::from(menu).and(Message::text("二")), soon()).await;
+    let reply = client.reply("token", &Messages::from(Message::text("一")).and(menu), soon()).await;
     assert_eq!(reply.outcome, Outcome::Sent);
     assert_eq!(reply.request_id.as_deref(), Some("00000000-0000-4000-8000-000000000001"));
     let taken = api.replies();
-    assert_eq!((taken.len(), taken[0].reply_token.as_str(), taken[0].text()), (1, "token", "請選擇"));
+    assert_eq!((taken.len(), taken[0].reply_token.as_str(), taken[0].text()), (1, "token", "一"));
     let action = |action| json!({ "type": "action", "action": action });
     assert_eq!(
         taken[0].messages,
         [
+            json!({ "type": "text", "text": "一" }),
             json!({
                 "type": "text",
                 "text": "請選擇",
@@ -39,7 +40,6 @@ async fn a_reply_is_sent_as_line_wants_it() {
                     })),
                 ] },
             }),
-            json!({ "type": "text", "text": "二" }),
         ]
     );
 }
