@@ -78,16 +78,26 @@ async fn no_log_line_or_metric_holds_anything_of_a_user() {
         bot.deliver(&[location(USER, "planted address 臺北市中正區", 25.03, 121.51)]).await;
         bot.deliver(&[in_group(text(USER, "永和"))]).await;
         for status in [400, 401, 429, 500] {
-            bot.line.fail_next(LineFault::Status(status, r#"{"message":"planted message"}"#.into()));
+            let properties = ["messages[0].text", "planted property"].map(|name| json!({ "property": name }));
+            let refusal = json!({ "message": "planted message", "details": properties }).to_string();
+            bot.line.fail_next(LineFault::Status(status, refusal));
             bot.deliver(&[text(USER, "永和")]).await;
         }
         assert!(bot.line.requests() > 20);
     }
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let metrics = recorder.prometheus();
-    for said in
-        ["acquired", "missed", "released", "kv_get", "kv_set", "kv_error", "correlation_id", "duplicate"]
-    {
+    for said in [
+        "acquired",
+        "missed",
+        "released",
+        "kv_get",
+        "kv_set",
+        "kv_error",
+        "correlation_id",
+        "duplicate",
+        "messages[0].text",
+    ] {
         assert!(log.contains(said), "the log has something to say: {said}");
     }
     assert!(metrics.contains("line_reply_total"), "and so have the metrics");

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use metrics::counter;
-use onetap_line::Messages;
-use onetap_line::reply::Outcome;
 use onetap_line::webhook::Event;
+use onetap_line::{Messages, ReplyOutcome};
 use tokio::time::{Instant, sleep};
 
 use crate::Ended;
@@ -72,11 +71,18 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
         let deadline = (now + session.engine.config.times.reply).min(end);
         let may_have_arrived = replied == Replied::Unknown;
         replied = match send(session, token, messages, deadline).await {
-            Outcome::Sent => Replied::Accepted,
-            Outcome::InvalidToken if may_have_arrived => Replied::Accepted,
-            Outcome::ServerError | Outcome::Unreachable { maybe_sent: true } => Replied::Unknown,
-            Outcome::RateLimited | Outcome::Unauthorized | Outcome::Unreachable { .. } => {
-                if may_have_arrived { Replied::Unknown } else { Replied::NotTaken }
+            ReplyOutcome::Sent => Replied::Accepted,
+            ReplyOutcome::InvalidToken if may_have_arrived => Replied::Accepted,
+            ReplyOutcome::ServerError | ReplyOutcome::Unreachable { maybe_sent: true } => Replied::Unknown,
+            ReplyOutcome::RateLimited
+            | ReplyOutcome::Unauthorized
+            | ReplyOutcome::Forbidden
+            | ReplyOutcome::Unreachable { .. } => {
+                if may_have_arrived {
+                    Replied::Unknown
+                } else {
+                    Replied::NotTaken
+                }
             }
             // `InvalidToken`, `BadRequest`
             _ => Replied::Final,
@@ -89,15 +95,16 @@ pub(crate) async fn reply(session: &Session<'_>, event: &Event, messages: &Messa
 }
 
 /// Sends the reply once.
-async fn send(session: &Session<'_>, token: &str, messages: &Messages, deadline: Instant) -> Outcome {
+async fn send(session: &Session<'_>, token: &str, messages: &Messages, deadline: Instant) -> ReplyOutcome {
     let reply = session.line().reply(token, messages, deadline).await;
     let (outcome, request_id) = (reply.outcome.label(), reply.request_id);
+    let properties = (!reply.properties.is_empty()).then(|| reply.properties.join(" "));
     counter!("line_reply_total", "outcome" => outcome).increment(1);
     match reply.outcome {
-        Outcome::Sent => tracing::info!(outcome, request_id, "reply"),
+        ReplyOutcome::Sent => tracing::info!(outcome, request_id, "reply"),
         // A dead token is final: no delivery brings it back.
-        Outcome::InvalidToken => tracing::warn!(outcome, request_id, "reply"),
-        _ => tracing::error!(outcome, request_id, "reply"),
+        ReplyOutcome::InvalidToken => tracing::warn!(outcome, request_id, "reply"),
+        _ => tracing::error!(outcome, request_id, properties, "reply"),
     }
     reply.outcome
 }

@@ -32,7 +32,7 @@ impl Quota {
 pub struct Profile {
     /// The name that the user has chosen.
     pub display_name: String,
-    /// The language of the user's app, such as `zh-TW`, if the user agreed to tell it.
+    /// The user's language, such as `zh-TW`. LINE leaves it out until the user has agreed to its privacy policy.
     pub language: Option<String>,
     /// The user's picture, if there is one.
     pub picture_url: Option<String>,
@@ -81,7 +81,8 @@ impl Client {
         Ok(Quota { limit, used: total_usage })
     }
 
-    /// Asks for a user's profile. [`CallError::NotFound`] if the user is unknown, has not added the bot or has blocked it.
+    /// Asks for the profile of a user who has added the bot as a friend, or has sent it a message. [`CallError::NotFound`] if the user
+    /// is unknown, has not agreed that bots get the profile, has done neither, or has blocked the bot.
     pub async fn profile(&self, user_id: &str, deadline: Instant) -> Result<Profile, CallError> {
         self.get(&["/v2/bot/profile/", path_id(user_id)?].concat(), deadline).await
     }

@@ -2,12 +2,16 @@
 
 use std::fmt;
 
-use bytes::Bytes;
-use http::header;
-use tokio::time::Instant;
+use bytes::{Bytes, BytesMut};
+use http::{StatusCode, header};
+use onetap_http::{BodyExt, Incoming};
+use tokio::time::{Instant, timeout_at};
 
-use crate::client::{MAX_RESPONSE_BYTES, path_id};
+use crate::client::path_id;
 use crate::{CallError, Client};
+
+/// The connection broke, or the time was up, while a response was read.
+const INCOMPLETE: CallError = CallError::Unreachable { maybe_sent: true };
 
 /// What a user sent. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,9 +24,12 @@ pub struct Content {
 }
 
 impl Client {
-    /// Downloads what came with a message, before `deadline`. LINE keeps it for a limited time: [`CallError::NotFound`]
-    /// afterwards. A video or audio message may take LINE some time: [`CallError::NotReady`]. More than `max_bytes` are
-    /// [`CallError::TooLarge`]; of those no more than that is read.
+    /// Downloads what came with a message, before `deadline`. LINE keeps it for a limited time, [`CallError::NotFound`]
+    /// afterwards, and until the user unsends the message: [`CallError::Gone`]. A video or audio message may take LINE some time:
+    /// [`CallError::NotReady`].
+    ///
+    /// More than `max_bytes` are [`CallError::TooLarge`]: nothing of it is read if LINE announces its length, and otherwise no more
+    /// than the part in which the limit is passed.
     pub async fn content(
         &self,
         message_id: &str,
@@ -30,23 +37,34 @@ impl Client {
         deadline: Instant,
     ) -> Result<Content, CallError> {
         let path = ["/v2/bot/message/", path_id(message_id)?, "/content"].concat();
-        // A refusal may be larger than the content is allowed to be.
-        let response = self.get_data(&path, deadline, max_bytes.max(MAX_RESPONSE_BYTES)).await;
-        let response = response.map_err(|error| match error {
-            onetap_http::Error::TooLarge => CallError::TooLarge,
-            error => error.into(),
-        })?;
-        if response.status().as_u16() != 200 {
-            return Err(CallError::of(&response));
+        let response = self.get_data(&path, deadline).await?;
+        if response.status() != StatusCode::OK {
+            return Err(CallError::of(response.status()));
         }
-        let content_type = response.headers().get(header::CONTENT_TYPE);
-        let content_type = content_type.and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let bytes = response.into_body();
-        if bytes.len() > max_bytes {
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        // A length that is no `usize` is beyond every limit.
+        let length = header(header::CONTENT_LENGTH).map_or(0, |length| length.parse().unwrap_or(usize::MAX));
+        if length > max_bytes {
             return Err(CallError::TooLarge);
         }
+        let content_type = header(header::CONTENT_TYPE).map(str::to_owned);
+        let reading = read(response.into_body(), length, max_bytes);
+        let bytes = timeout_at(deadline, reading).await.unwrap_or(Err(INCOMPLETE))?;
         Ok(Content { bytes, content_type })
     }
+}
+
+async fn read(mut body: Incoming, length: usize, max_bytes: usize) -> Result<Bytes, CallError> {
+    let mut bytes = BytesMut::with_capacity(length);
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(|_| INCOMPLETE)?.into_data() {
+            if data.len() > max_bytes - bytes.len() {
+                return Err(CallError::TooLarge);
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes.freeze())
 }
 
 impl fmt::Debug for Content {

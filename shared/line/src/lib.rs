@@ -20,6 +20,6 @@ pub use config::Config;
 pub use content::Content;
 pub use message::{Action, Card, DateTimePicker, Message, Messages, PickerMode, WrongCount};
 pub use push::{Push, PushOutcome, RetryKey};
-pub use reply::{Outcome, Reply};
+pub use reply::{Reply, ReplyOutcome};
 pub use signature::Verdict;
 pub use webhook::{Event, WebhookBody};

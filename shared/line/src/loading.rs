@@ -26,6 +26,6 @@ impl Client {
         // This cannot fail: texts and numbers always serialize.
         let body = serde_json::to_vec(&Body { chat_id: user_id, loading_seconds }).unwrap_or_default();
         let response = self.post("/v2/bot/chat/loading/start", body, None, deadline).await?;
-        if response.status().is_success() { Ok(()) } else { Err(CallError::of(&response)) }
+        if response.status().is_success() { Ok(()) } else { Err(CallError::of(response.status())) }
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use crate::client::{refusal, request_id};
+use crate::client::{refusal, refused_properties, request_id};
 use crate::{Client, Messages};
 
 /// Oldest retry key that is sent. LINE forgets a key 24 hours after the first attempt with it, and would then send the messages
@@ -27,6 +27,8 @@ pub struct Push {
     pub request_id: Option<String>,
     /// With 409: the request id of the accepted push.
     pub accepted_request_id: Option<String>,
+    /// With 400: up to five properties that LINE refuses, such as `messages[0].text`, for the log.
+    pub properties: Vec<String>,
 }
 
 /// How a push ended.
@@ -42,8 +44,10 @@ pub enum PushOutcome {
     KeyExpired,
     /// LINE refuses this request, and would refuse it again.
     BadRequest,
-    /// LINE refuses the channel access token (401, 403).
+    /// LINE refuses the channel access token (401).
     Unauthorized,
+    /// LINE does not offer this call to the bot's account (403).
+    Forbidden,
     /// Not enough of this month's messages are left for this push (429). A push to a group counts once for each member.
     QuotaUsedUp,
     /// Too many requests (429).
@@ -88,6 +92,7 @@ impl PushOutcome {
             PushOutcome::KeyExpired => "key_expired",
             PushOutcome::BadRequest => "bad_request",
             PushOutcome::Unauthorized => "unauthorized",
+            PushOutcome::Forbidden => "forbidden",
             PushOutcome::QuotaUsedUp => "quota_used_up",
             PushOutcome::RateLimited => "rate_limited",
             PushOutcome::ServerError => "server_error",
@@ -110,7 +115,8 @@ impl Client {
     /// that attempt with what is to be sent, and repeat the push with that key while its outcome is
     /// [transient](PushOutcome::is_transient), but no longer than 24 hours: after that LINE takes a repeat for a new push.
     pub async fn push(&self, to: &str, messages: &Messages, retry_key: &RetryKey, deadline: Instant) -> Push {
-        let unsent = |outcome| Push { outcome, request_id: None, accepted_request_id: None };
+        let unsent =
+            |outcome| Push { outcome, request_id: None, accepted_request_id: None, properties: Vec::new() };
         if retry_key.is_expired() {
             return unsent(PushOutcome::KeyExpired);
         }
@@ -125,6 +131,7 @@ impl Client {
                 outcome: outcome(&response),
                 request_id: request_id(&response, "x-line-request-id"),
                 accepted_request_id: request_id(&response, "x-line-accepted-request-id"),
+                properties: refused_properties(&response),
             },
             Err(error) => unsent(PushOutcome::Unreachable { maybe_sent: !error.is_not_connected() }),
         }
@@ -210,7 +217,8 @@ fn outcome(response: &Response<Bytes>) -> PushOutcome {
     match response.status().as_u16() {
         200..300 => PushOutcome::Sent,
         409 => PushOutcome::AlreadyAccepted,
-        401 | 403 => PushOutcome::Unauthorized,
+        401 => PushOutcome::Unauthorized,
+        403 => PushOutcome::Forbidden,
         429 if refusal(response).as_deref() == Some("You have reached your monthly limit.") => {
             PushOutcome::QuotaUsedUp
         }

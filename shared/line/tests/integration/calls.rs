@@ -1,5 +1,7 @@
 //! Loading, content, quota, profile and bot: against a Messaging API that knows LINE's rules.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use onetap_line::testing::Fault;
@@ -47,6 +49,67 @@ async fn a_download_is_never_larger_than_allowed() {
     );
 }
 
+/// A server that answers its first request with these bytes, and then neither closes the connection nor sends more.
+fn answering(response: impl Into<Vec<u8>>) -> Client {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let response = response.into();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            if stream.read(&mut byte).unwrap() == 0 {
+                return;
+            }
+            request.rotate_left(1);
+            request[1023] = byte[0];
+        }
+        stream.write_all(&response).unwrap();
+        // Until the client goes away.
+        let _ = stream.read(&mut [0]);
+    });
+    client(&url, TOKEN)
+}
+
+#[tokio::test]
+async fn a_download_is_refused_by_the_length_that_it_announces() {
+    for (length, max_bytes) in [("11", 10), ("9223372036854775807", 10), ("1", 0)] {
+        let client = answering(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n"));
+        let content = client.content("1", max_bytes, soon()).await;
+        assert_eq!(content, Err(CallError::TooLarge), "{length} bytes, of which none came");
+    }
+}
+
+#[tokio::test]
+async fn a_download_without_a_length_is_read_as_far_as_allowed() {
+    let chunk = |bytes: usize| format!("{bytes:x}\r\n{}\r\n", "x".repeat(bytes));
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let endless = answering(format!("{head}{0}{0}{0}", chunk(1000)));
+    assert_eq!(endless.content("1", 2999, soon()).await, Err(CallError::TooLarge));
+    let whole = answering(format!("{head}{0}{0}{0}0\r\n\r\n", chunk(1000)));
+    assert_eq!(whole.content("1", 3000, soon()).await.unwrap().bytes, "x".repeat(3000));
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_download_is_told_whatever_its_size() {
+    for (status, error) in [(404, CallError::NotFound), (410, CallError::Gone), (503, CallError::ServerError)]
+    {
+        let head = format!("HTTP/1.1 {status} No\r\ncontent-length: 10000000\r\n\r\n");
+        assert_eq!(answering(head.clone()).content("1", 9, soon()).await, Err(error));
+        let body = "x".repeat(100_000);
+        assert_eq!(answering(head + &body).content("1", 9, soon()).await, Err(error));
+    }
+}
+
+#[tokio::test]
+async fn a_download_that_stops_ends_at_its_deadline() {
+    let client = answering("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf");
+    let deadline = tokio::time::Instant::now() + Duration::from_millis(100);
+    let content = client.content("1", 9, deadline).await;
+    assert_eq!(content, Err(CallError::Unreachable { maybe_sent: true }));
+}
+
 #[tokio::test]
 async fn content_that_is_not_ready_and_content_that_is_gone_are_told_apart() {
     let (api, client) = start();
@@ -56,9 +119,10 @@ async fn content_that_is_not_ready_and_content_that_is_gone_are_told_apart() {
     api.put_content("1", "video/mp4", "video");
     assert_eq!(&client.content("1", 9, soon()).await.unwrap().bytes[..], b"video");
     assert_eq!(client.content("2", 9, soon()).await, Err(CallError::NotFound));
-    api.fail_next(Fault::Status(410, json!({ "message": "Gone" }).to_string()));
-    assert_eq!(client.content("1", 9, soon()).await, Err(CallError::NotFound));
-    assert!(!CallError::NotFound.is_transient());
+    // As LINE answers for a message that the user has unsent.
+    api.fail_next(Fault::Status(410, json!({ "message": "The content is gone" }).to_string()));
+    assert_eq!(client.content("1", 9, soon()).await, Err(CallError::Gone));
+    assert!(!CallError::NotFound.is_transient() && !CallError::Gone.is_transient());
 }
 
 #[tokio::test]
@@ -141,7 +205,7 @@ async fn every_refusal_of_a_call_is_told_apart() {
         (400, "", CallError::BadRequest, false),
         (302, "", CallError::BadRequest, false),
         (401, "", CallError::Unauthorized, false),
-        (403, "", CallError::Unauthorized, false),
+        (403, "", CallError::Forbidden, false),
         (404, "", CallError::NotFound, false),
         (429, "", CallError::RateLimited, true),
         (500, "", CallError::ServerError, true),

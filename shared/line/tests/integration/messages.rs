@@ -1,7 +1,7 @@
 //! Messages: within LINE's limits, and the same after they were kept as JSON.
 
 use onetap_line::message::limit;
-use onetap_line::{Action, Card, DateTimePicker, Message, Messages, Outcome, PickerMode};
+use onetap_line::{Action, Card, DateTimePicker, Message, Messages, PickerMode, ReplyOutcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -657,7 +657,7 @@ proptest! {
         let (_api, client) = start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let reply = runtime.block_on(async { client.reply("token", &messages, soon()).await });
-        prop_assert_eq!(reply.outcome, Outcome::Sent, "{}", serde_json::to_string(&messages).unwrap());
+        prop_assert_eq!(reply.outcome, ReplyOutcome::Sent, "{}", serde_json::to_string(&messages).unwrap());
         let kept = serde_json::to_string(&messages).unwrap();
         let read: Messages = serde_json::from_str(&kept).unwrap();
         prop_assert_eq!(serde_json::to_string(&read).unwrap(), kept);

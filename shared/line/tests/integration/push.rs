@@ -109,7 +109,7 @@ async fn every_refusal_of_a_push_is_told_apart() {
         (400, message("Failed to send messages"), PushOutcome::BadRequest, false),
         (302, String::new(), PushOutcome::BadRequest, false),
         (401, message("You have reached your monthly limit."), PushOutcome::Unauthorized, false),
-        (403, String::new(), PushOutcome::Unauthorized, false),
+        (403, String::new(), PushOutcome::Forbidden, false),
         (429, message("You have reached your monthly limit."), PushOutcome::QuotaUsedUp, false),
         (
             429,

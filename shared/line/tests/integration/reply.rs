@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onetap_config::{Secret, Variables};
 use onetap_line::testing::Fault;
-use onetap_line::{Action, Config, Message, Messages, Outcome, Reply};
+use onetap_line::{Action, Config, Message, Messages, ReplyOutcome, RetryKey};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ async fn a_reply_is_sent_as_line_wants_it() {
         .quick_reply(Action::uri("說明", "https://example.com/?a=b"))
         .quick_reply(Action::postback("住家", "action=weather&type=home"));
     let reply = client.reply("token", &Messages::from(Message::text("一")).and(menu), soon()).await;
-    assert_eq!(reply.outcome, Outcome::Sent);
+    assert_eq!(reply.outcome, ReplyOutcome::Sent);
     assert_eq!(reply.request_id.as_deref(), Some("00000000-0000-4000-8000-000000000001"));
     let taken = api.replies();
     assert_eq!((taken.len(), taken[0].reply_token.as_str(), taken[0].text()), (1, "token", "一"));
@@ -47,11 +47,11 @@ async fn a_reply_is_sent_as_line_wants_it() {
 #[tokio::test]
 async fn a_token_is_good_for_one_reply() {
     let (api, client) = start();
-    assert_eq!(client.reply("a", &hello(), soon()).await.outcome, Outcome::Sent);
-    assert_eq!(client.reply("a", &hello(), soon()).await.outcome, Outcome::InvalidToken);
+    assert_eq!(client.reply("a", &hello(), soon()).await.outcome, ReplyOutcome::Sent);
+    assert_eq!(client.reply("a", &hello(), soon()).await.outcome, ReplyOutcome::InvalidToken);
     api.issue("b");
-    assert_eq!(client.reply("c", &hello(), soon()).await.outcome, Outcome::InvalidToken);
-    assert_eq!(client.reply("b", &hello(), soon()).await.outcome, Outcome::Sent);
+    assert_eq!(client.reply("c", &hello(), soon()).await.outcome, ReplyOutcome::InvalidToken);
+    assert_eq!(client.reply("b", &hello(), soon()).await.outcome, ReplyOutcome::Sent);
     assert_eq!(api.take_replies().len(), 2);
     assert!(api.replies().is_empty());
     assert_eq!(api.requests(), 4);
@@ -67,8 +67,8 @@ async fn twenty_replies_at_once_with_one_token_are_one() {
         tasks.spawn(async move { client.reply("t", &hello(), soon()).await.outcome });
     }
     let outcomes = tasks.join_all().await;
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Sent).count(), 1);
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::InvalidToken).count(), 19);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == ReplyOutcome::Sent).count(), 1);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == ReplyOutcome::InvalidToken).count(), 19);
     assert_eq!(api.replies().len(), 1);
 }
 
@@ -77,45 +77,96 @@ async fn every_refusal_is_told_apart() {
     let (api, client) = start();
     let message = |text: &str| json!({ "message": text }).to_string();
     for (status, body, outcome, maybe_sent) in [
-        (200, "{}".to_owned(), Outcome::Sent, true),
-        (400, message("Invalid reply token"), Outcome::InvalidToken, false),
-        (400, message("The request body has 1 error(s)"), Outcome::BadRequest, false),
-        (400, "<html>".to_owned(), Outcome::BadRequest, false),
-        (404, message("Not found"), Outcome::BadRequest, false),
-        (302, String::new(), Outcome::BadRequest, false),
-        (401, message("Invalid reply token"), Outcome::Unauthorized, false),
-        (403, String::new(), Outcome::Unauthorized, false),
-        (429, message("The API rate limit has been exceeded"), Outcome::RateLimited, false),
-        (500, String::new(), Outcome::ServerError, true),
-        (503, "<html>".to_owned(), Outcome::ServerError, true),
+        (200, "{}".to_owned(), ReplyOutcome::Sent, true),
+        (400, message("Invalid reply token"), ReplyOutcome::InvalidToken, false),
+        (400, message("The request body has 1 error(s)"), ReplyOutcome::BadRequest, false),
+        (400, "<html>".to_owned(), ReplyOutcome::BadRequest, false),
+        (404, message("Not found"), ReplyOutcome::BadRequest, false),
+        (302, String::new(), ReplyOutcome::BadRequest, false),
+        (401, message("Invalid reply token"), ReplyOutcome::Unauthorized, false),
+        (403, String::new(), ReplyOutcome::Forbidden, false),
+        (429, message("The API rate limit has been exceeded"), ReplyOutcome::RateLimited, false),
+        (500, String::new(), ReplyOutcome::ServerError, true),
+        (503, "<html>".to_owned(), ReplyOutcome::ServerError, true),
     ] {
         api.fail_next(Fault::Status(status, body.clone()));
         let reply = client.reply("token", &hello(), soon()).await;
         assert_eq!((reply.outcome, reply.outcome.maybe_sent()), (outcome, maybe_sent), "{status} {body}");
+        assert_eq!(reply.outcome.is_sent(), status == 200);
+        assert_eq!(reply.outcome.is_transient(), status == 429 || status >= 500, "{status}");
         assert!(reply.request_id.is_some());
     }
     assert!(api.replies().is_empty(), "what failed used no token");
 }
 
 #[tokio::test]
+async fn a_refusal_says_which_properties_are_wrong() {
+    let (api, client) = start();
+    let picture = Message::raw(json!({ "type": "image", "originalContentUrl": "a" })).unwrap();
+    let messages = hello().and(Message::raw(json!({ "type": "planet" })).unwrap()).and(picture);
+    let wrong = ["messages[1].type", "messages[2].originalContentUrl", "messages[2].previewImageUrl"];
+    let reply = client.reply("token", &messages, soon()).await;
+    assert_eq!(
+        (reply.outcome, &reply.properties[..]),
+        (ReplyOutcome::BadRequest, &wrong.map(str::to_owned)[..])
+    );
+    let push = client.push("U1", &messages, &RetryKey::named("a"), soon()).await;
+    assert_eq!(push.properties, wrong);
+    assert!(client.reply("token", &hello(), soon()).await.properties.is_empty());
+
+    // They are for a log: whatever else is in them stays out.
+    let property = |property: &str| json!({ "property": property, "message": "planted" });
+    let long = "a".repeat(101);
+    let odd = ["a b", "名", "", "a\n", "a=1", "\"", &long].map(property);
+    let many: Vec<_> = (0..9).map(|n| property(&format!("messages[{n}].a_b/c"))).collect();
+    for (status, details, expected) in [
+        (400, json!([property("a"), {}, { "message": "m" }, property("b")]), &["a", "b"][..]),
+        (400, json!(odd), &[]),
+        (
+            400,
+            json!(many),
+            &[
+                "messages[0].a_b/c",
+                "messages[1].a_b/c",
+                "messages[2].a_b/c",
+                "messages[3].a_b/c",
+                "messages[4].a_b/c",
+            ],
+        ),
+        (400, json!("planted"), &[]),
+        (400, json!([5]), &[]),
+        (500, json!([property("a")]), &[]),
+    ] {
+        let body = json!({ "message": "The request body has 1 error(s)", "details": details }).to_string();
+        api.fail_next(Fault::Status(status, body.clone()));
+        assert_eq!(client.reply("token", &hello(), soon()).await.properties, expected, "{status} {body}");
+    }
+    // An odd detail hides nothing else of the refusal.
+    let body = json!({ "message": "Invalid reply token", "details": 5 }).to_string();
+    api.fail_next(Fault::Status(400, body));
+    assert_eq!(client.reply("token", &hello(), soon()).await.outcome, ReplyOutcome::InvalidToken);
+}
+
+#[tokio::test]
 async fn a_wrong_access_token_is_unauthorized_and_uses_no_reply_token() {
     let (api, right) = start();
     let wrong = client(&api.url(), "stale");
-    assert_eq!(wrong.reply("t", &hello(), soon()).await.outcome, Outcome::Unauthorized);
-    assert_eq!(right.reply("t", &hello(), soon()).await.outcome, Outcome::Sent);
+    assert_eq!(wrong.reply("t", &hello(), soon()).await.outcome, ReplyOutcome::Unauthorized);
+    assert_eq!(right.reply("t", &hello(), soon()).await.outcome, ReplyOutcome::Sent);
 }
 
 #[tokio::test]
 async fn what_may_have_arrived_is_not_sent_again() {
     let (api, client) = start();
-    let unknown = Outcome::Unreachable { maybe_sent: true };
+    let unknown = ReplyOutcome::Unreachable { maybe_sent: true };
     // Over a connection that has served before: there a pool is tempted to try again.
-    assert_eq!(client.reply("0", &hello(), soon()).await.outcome, Outcome::Sent);
+    assert_eq!(client.reply("0", &hello(), soon()).await.outcome, ReplyOutcome::Sent);
     for (n, fault) in [Fault::DropAnswer, Fault::Close].into_iter().enumerate() {
         api.fail_next(fault.clone());
         let before = api.requests();
         let reply = client.reply(&format!("t{n}"), &hello(), soon()).await;
-        assert_eq!(reply, Reply { outcome: unknown, request_id: None }, "{fault:?}");
+        assert_eq!((reply.outcome, reply.request_id), (unknown, None), "{fault:?}");
+        assert!(unknown.is_transient() && !unknown.is_sent());
         assert_eq!(api.requests() - before, 1, "{fault:?}");
     }
     let tokens: Vec<String> = api.replies().into_iter().map(|reply| reply.reply_token).collect();
@@ -142,13 +193,13 @@ async fn a_reply_without_an_answer_in_time_may_have_been_taken_and_is_not_sent_a
     assert_eq!(taken.recv().await.as_deref(), Some("late"));
     // The time passes at once.
     tokio::time::pause();
-    assert_eq!(reply.await.unwrap().outcome, Outcome::Unreachable { maybe_sent: true });
+    assert_eq!(reply.await.unwrap().outcome, ReplyOutcome::Unreachable { maybe_sent: true });
     let late = deadline.elapsed();
     assert!(late < Duration::from_millis(10), "{late:?} after the deadline");
     drop(answer);
     tokio::time::resume();
     // Whatever had been sent again would have come before the next one.
-    assert_eq!(client.reply("next", &hello(), soon()).await.outcome, Outcome::Sent);
+    assert_eq!(client.reply("next", &hello(), soon()).await.outcome, ReplyOutcome::Sent);
     let tokens: Vec<String> = api.replies().into_iter().map(|reply| reply.reply_token).collect();
     assert_eq!((tokens, api.requests()), (vec!["late".to_owned(), "next".to_owned()], 2));
 }
@@ -158,7 +209,7 @@ async fn where_nobody_listens_nothing_was_sent() {
     let (api, client) = start();
     drop(api);
     let outcome = client.reply("t", &hello(), soon()).await.outcome;
-    assert_eq!(outcome, Outcome::Unreachable { maybe_sent: false });
+    assert_eq!(outcome, ReplyOutcome::Unreachable { maybe_sent: false });
     assert!(!outcome.maybe_sent());
 }
 
@@ -167,10 +218,10 @@ async fn a_standing_fault_lasts_until_it_is_taken_away() {
     let (api, client) = start();
     api.fail_always(Some(Fault::Status(500, String::new())));
     for _ in 0..3 {
-        assert_eq!(client.reply("t", &hello(), soon()).await.outcome, Outcome::ServerError);
+        assert_eq!(client.reply("t", &hello(), soon()).await.outcome, ReplyOutcome::ServerError);
     }
     api.fail_always(None);
-    assert_eq!(client.reply("t", &hello(), soon()).await.outcome, Outcome::Sent);
+    assert_eq!(client.reply("t", &hello(), soon()).await.outcome, ReplyOutcome::Sent);
 }
 
 #[tokio::test]
