@@ -100,14 +100,14 @@ pub fn ask(incoming: &Incoming<'_>) -> Option<Ask> {
     match &incoming.event.kind {
         Kind::Postback { data, .. } => Some(button(&Button(data), incoming, at)),
         Kind::Message(IncomingMessage::Text(message)) => text(message, incoming, at),
-        Kind::Message(IncomingMessage::Location { address, latitude, longitude }) => {
+        Kind::Message(IncomingMessage::Location { address, latitude, longitude, .. }) => {
             let is_alone = incoming.is_one_to_one();
             weather::Ask::location(address.as_deref(), *latitude, *longitude, is_alone).map(Ask::Weather)
         }
-        Kind::Follow => Some(Ask::Follow),
+        Kind::Follow { .. } => Some(Ask::Follow),
         Kind::Unfollow => Some(Ask::Unfollow),
         Kind::Join => Some(Ask::Say(Say::Greeting)),
-        // `IncomingMessage::Other`, `Leave`, `Other`, `Skipped`.
+        // Among others an edited message: what was said first is done already.
         _ => None,
     }
 }

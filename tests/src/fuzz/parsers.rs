@@ -3,8 +3,9 @@
 use onetap_config::Secret;
 use onetap_ledger::chat::{self, Habits, PendingByChat, Sentence};
 use onetap_ledger::{Entry, LedgerRecord, Moment, Month, Months, Patch, Statement};
+use onetap_line::WebhookBody;
 use onetap_line::signature::{Verdict, sign, verify};
-use onetap_line::webhook::{Chat, Event, IncomingMessage, Kind, Mode, Source};
+use serde_json::{Value, json};
 
 use super::files;
 
@@ -121,25 +122,22 @@ pub fn chat_sentence(bytes: &[u8]) {
         }
         Sentence::Delete(_) | Sentence::Recall(_) | Sentence::SetPayment(_) | Sentence::Other => {}
     }
-    for chat in [Chat::User, Chat::Group, Chat::Room, Chat::Unknown] {
-        for kind in [
-            Kind::Message(IncomingMessage::Text(text.to_string().into())),
-            Kind::Message(IncomingMessage::Location {
-                address: Some(text.to_string()),
-                latitude: f64::from_bits(bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))),
-                longitude: 121.5,
-            }),
-            Kind::Postback { data: text.to_string(), picked: None },
-        ] {
-            let event = Event {
-                webhook_event_id: None,
-                kind,
-                source: Source { chat, user_id: Some("U1".to_owned()), chat_id: None },
-                reply_token: Some("token".to_owned()),
-                mode: Mode::Active,
-                is_redelivery: false,
-                timestamp: None,
-            };
+    let latitude = f64::from_bits(bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)));
+    for chat in ["user", "group", "room", "planet"] {
+        let event = |name: &str, what: Value| {
+            json!({
+                "type": name, name: what, "replyToken": "token", "source": { "type": chat, "userId": "U1" },
+            })
+        };
+        let body = json!({ "events": [
+            event("message", json!({ "type": "text", "text": text })),
+            event(
+                "message",
+                json!({ "type": "location", "address": text, "latitude": latitude, "longitude": 121.5 }),
+            ),
+            event("postback", json!({ "data": text })),
+        ] });
+        for event in WebhookBody::parse(body.to_string().as_bytes()).unwrap().events {
             let _ = webhook::ask::ask(&onetap_bot::Incoming::new(&event, now.unix() * 1000));
         }
     }

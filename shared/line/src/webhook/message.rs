@@ -14,7 +14,12 @@ pub enum IncomingMessage {
     /// A text message.
     Text(TextMessage),
     /// A place on the map.
+    #[non_exhaustive]
     Location {
+        /// The id of the message.
+        id: Option<String>,
+        /// Its name, if it has one.
+        title: Option<String>,
         /// As LINE's map names it, if it does.
         address: Option<String>,
         /// Degrees north.
@@ -23,11 +28,18 @@ pub enum IncomingMessage {
         longitude: f64,
     },
     /// A sticker.
+    #[non_exhaustive]
     Sticker {
+        /// The id of the message.
+        id: Option<String>,
         /// Its package's id.
         package_id: String,
         /// Its id.
         sticker_id: String,
+        /// What a message needs in order to quote it.
+        quote_token: Option<String>,
+        /// The id of the message that it quotes.
+        quoted_message_id: Option<String>,
     },
     /// An image.
     Image(Media),
@@ -36,6 +48,7 @@ pub enum IncomingMessage {
     /// A voice message or another recording.
     Audio(Media),
     /// A file. [`Client::content`](crate::Client::content) downloads it.
+    #[non_exhaustive]
     File {
         /// The id of the message.
         id: String,
@@ -44,12 +57,13 @@ pub enum IncomingMessage {
         /// Its size in bytes.
         size: Option<u64>,
     },
-    /// Another type, by LINE's name for it; or one of the above, but for texts and locations, without its id.
+    /// Another type, by LINE's name for it; or a sticker, image, video, audio or file that lacks a required id.
     Other(String),
 }
 
 /// An image, video or recording. `Debug` shows nothing of it.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Media {
     /// The id of the message.
     pub id: String,
@@ -57,6 +71,8 @@ pub struct Media {
     pub provider: ContentProvider,
     /// How long a video or recording is, in milliseconds.
     pub duration_ms: Option<u64>,
+    /// What a message needs in order to quote an image or a video.
+    pub quote_token: Option<String>,
 }
 
 /// Who has what a user sent. `Debug` shows no address.
@@ -66,6 +82,7 @@ pub enum ContentProvider {
     /// LINE: [`Client::content`](crate::Client::content) downloads it.
     Line,
     /// Another server: a LIFF app sent its address.
+    #[non_exhaustive]
     External {
         /// Where it is.
         url: String,
@@ -79,6 +96,12 @@ pub enum ContentProvider {
 /// A text, and where it mentions the bot. `Debug` shows neither.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TextMessage {
+    /// The id of the message.
+    pub id: Option<String>,
+    /// What a message needs in order to quote it.
+    pub quote_token: Option<String>,
+    /// The id of the message that it quotes.
+    pub quoted_message_id: Option<String>,
     text: String,
     /// Where the bot is mentioned, in bytes of the text: in ascending order, each on boundaries of characters.
     bot_mentions: Vec<Range<usize>>,
@@ -89,6 +112,8 @@ impl IncomingMessage {
         Ok(match message.text("type").ok_or("message.type")?.as_str() {
             "text" => IncomingMessage::Text(TextMessage::parse(message)?),
             "location" => IncomingMessage::Location {
+                id: message.text("id"),
+                title: message.text("title"),
                 address: message.text("address"),
                 latitude: message.get("latitude").ok_or("message.latitude")?,
                 longitude: message.get("longitude").ok_or("message.longitude")?,
@@ -98,12 +123,15 @@ impl IncomingMessage {
         })
     }
 
-    /// A type that is of no use without its id.
+    /// A type that is of no use without an id.
     fn parse_with_id(name: &str, message: &Fields<'_>) -> Option<IncomingMessage> {
         Some(match name {
             "sticker" => IncomingMessage::Sticker {
+                id: message.text("id"),
                 package_id: message.text("packageId")?,
                 sticker_id: message.text("stickerId")?,
+                quote_token: message.text("quoteToken"),
+                quoted_message_id: message.text("quotedMessageId"),
             },
             "image" => IncomingMessage::Image(Media::parse(message)?),
             "video" => IncomingMessage::Video(Media::parse(message)?),
@@ -129,7 +157,12 @@ impl Media {
             }
             _ => ContentProvider::Unknown,
         };
-        Some(Media { id: message.text("id")?, provider, duration_ms: message.get("duration") })
+        Some(Media {
+            id: message.text("id")?,
+            provider,
+            duration_ms: message.get("duration"),
+            quote_token: message.text("quoteToken"),
+        })
     }
 }
 
@@ -144,7 +177,13 @@ impl TextMessage {
         };
         let mut bot_mentions: Vec<_> = mentionees.into_iter().filter_map(bot_mention).collect();
         bot_mentions.sort_unstable_by_key(|range| (range.start, range.end));
-        Ok(TextMessage { text, bot_mentions })
+        Ok(TextMessage {
+            id: message.text("id"),
+            quote_token: message.text("quoteToken"),
+            quoted_message_id: message.text("quotedMessageId"),
+            text,
+            bot_mentions,
+        })
     }
 
     /// The whole text.
@@ -171,7 +210,7 @@ impl TextMessage {
 
 impl<T: Into<String>> From<T> for TextMessage {
     fn from(text: T) -> TextMessage {
-        TextMessage { text: text.into(), bot_mentions: Vec::new() }
+        TextMessage { text: text.into(), ..TextMessage::default() }
     }
 }
 
