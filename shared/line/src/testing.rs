@@ -6,8 +6,10 @@
 //! or for all. No `Debug` here shows an id, a token or a word.
 
 mod calls;
+mod imagemap;
 mod messages;
 mod rules;
+mod texts;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

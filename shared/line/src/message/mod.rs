@@ -40,7 +40,7 @@ pub mod limit {
     pub const LOCATION_TEXT: usize = 100;
     /// Digits of a sticker's id, and of its package's. LINE's are shorter.
     pub const STICKER_ID: usize = 20;
-    /// Units of the text that stands for a template or a Flex message in the list of chats.
+    /// Units of the alternative text of a template or a Flex message.
     pub const ALT_TEXT: usize = 1500;
     /// Units of a card's title.
     pub const CARD_TITLE: usize = 40;
@@ -194,10 +194,11 @@ impl Message {
     }
 
     /// A Flex message: `contents` is a bubble or a carousel of bubbles, as LINE's Flex Message Simulator shows them.
-    /// `alt_text` is what notifications and the list of chats show. `None` if `contents` is neither, or larger than LINE
-    /// allows. What is in a bubble is the caller's.
+    /// `alt_text` is the alternative text, which notifications and the list of chats show. `None` if `contents` is neither, larger
+    /// than LINE allows, or a carousel with bubbles of different sizes. What is in a bubble is the caller's.
     pub fn flex(alt_text: impl Into<String>, contents: Value) -> Option<Message> {
         let is_bubble = |contents: &Value| contents["type"] == "bubble";
+        let size = |bubble: &Value| bubble["size"].as_str().unwrap_or("mega").to_owned();
         let max_bytes = match contents["type"].as_str()? {
             "bubble" => limit::FLEX_BUBBLE_BYTES,
             "carousel" => {
@@ -205,7 +206,8 @@ impl Message {
                 let is_carousel = (1..=limit::FLEX_BUBBLES).contains(&bubbles.len())
                     && bubbles
                         .iter()
-                        .all(|bubble| is_bubble(bubble) && fits(bubble, limit::FLEX_BUBBLE_BYTES));
+                        .all(|bubble| is_bubble(bubble) && fits(bubble, limit::FLEX_BUBBLE_BYTES))
+                    && bubbles.windows(2).all(|pair| size(&pair[0]) == size(&pair[1]));
                 is_carousel.then_some(limit::FLEX_CAROUSEL_BYTES)?
             }
             _ => return None,

@@ -3,11 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::rules::{Errors, address, list, object, one_of, path, text};
+use super::{imagemap, texts};
 
 type Object = Map<String, Value>;
 
 /// The schemes of addresses to open.
-const LINKS: [&str; 4] = ["http", "https", "line", "tel"];
+pub(super) const LINKS: [&str; 4] = ["http", "https", "line", "tel"];
 
 /// The actions of quick replies, which have all of them.
 const QUICK_ACTIONS: [&str; 8] =
@@ -15,24 +16,48 @@ const QUICK_ACTIONS: [&str; 8] =
 /// The actions of templates.
 const BUTTON_ACTIONS: [&str; 5] = ["message", "uri", "postback", "datetimepicker", "clipboard"];
 
+/// How long the label of an action may be.
+#[derive(Clone, Copy)]
+enum Label {
+    /// 20 characters. There must be one.
+    Required,
+    /// 12 characters, if there is one: in an image carousel.
+    Optional,
+}
+
 /// Appends what is wrong with a message.
 pub(super) fn check(message: &Value, at: &str, errors: &mut Errors) {
     let own: &[&str] = match message["type"].as_str() {
         Some("text") => &["text", "emojis", "quoteToken"],
+        Some("textV2") => &["text", "substitution", "quoteToken"],
         Some("sticker") => &["packageId", "stickerId", "quoteToken"],
         Some("image") => &["originalContentUrl", "previewImageUrl"],
         Some("video") => &["originalContentUrl", "previewImageUrl", "trackingId"],
         Some("audio") => &["originalContentUrl", "duration"],
         Some("location") => &["title", "address", "latitude", "longitude"],
+        Some("coupon") => &["couponId", "deliveryTag"],
+        Some("imagemap") => &["baseUrl", "altText", "baseSize", "video", "actions"],
         Some("template") => &["altText", "template"],
         Some("flex") => &["altText", "contents"],
         _ => return errors.push((path(at, "type"), "unknown type")),
     };
     let fields = [&["type", "quickReply", "sender"], own].concat();
     let Some(message) = object(message, at, &fields, errors) else { return };
-    for name in own {
-        match *name {
+    for name in own.iter().copied() {
+        // The others are required.
+        let optional = ["emojis", "substitution", "quoteToken", "trackingId", "deliveryTag", "video"];
+        if optional[..].contains(&name) && !message.contains_key(name) {
+            continue;
+        }
+        match name {
             "text" => text(message, at, name, 1, 5000, errors),
+            "emojis" => texts::emojis(message, at, errors),
+            "couponId" | "quoteToken" => text(message, at, name, 1, usize::MAX, errors),
+            "deliveryTag" => delivery_tag(message, at, errors),
+            "baseUrl" => https(message, at, name, errors),
+            "baseSize" => imagemap::base_size(message, at, errors),
+            "video" => imagemap::video(message, at, errors),
+            "actions" => imagemap::actions(message, at, errors),
             "packageId" | "stickerId" => number_text(message, at, name, errors),
             "originalContentUrl" | "previewImageUrl" => https(message, at, name, errors),
             "title" | "address" => text(message, at, name, 1, 100, errors),
@@ -47,6 +72,20 @@ pub(super) fn check(message: &Value, at: &str, errors: &mut Errors) {
             _ => {}
         }
     }
+    if message["type"] == "textV2" {
+        texts::substitution(message, at, errors);
+    }
+    if let Some(sender) = message.get("sender") {
+        let at = path(at, "sender");
+        if let Some(sender) = object(sender, &at, &["name", "iconUrl"], errors) {
+            if sender.contains_key("name") {
+                text(sender, &at, "name", 1, 20, errors);
+            }
+            if sender.contains_key("iconUrl") {
+                https(sender, &at, "iconUrl", errors);
+            }
+        }
+    }
     if let Some(quick_reply) = message.get("quickReply") {
         let at = path(at, "quickReply");
         let Some(quick_reply) = object(quick_reply, &at, &["items"], errors) else { return };
@@ -56,16 +95,16 @@ pub(super) fn check(message: &Value, at: &str, errors: &mut Errors) {
             if item.contains_key("imageUrl") {
                 https(item, &at, "imageUrl", errors);
             }
-            action(field(item, "action"), &path(&at, "action"), &QUICK_ACTIONS, errors);
+            action(field(item, "action"), &path(&at, "action"), &QUICK_ACTIONS, Label::Required, errors);
         }
     }
 }
 
-fn field<'a>(object: &'a Object, name: &str) -> &'a Value {
+pub(super) fn field<'a>(object: &'a Object, name: &str) -> &'a Value {
     object.get(name).unwrap_or(&Value::Null)
 }
 
-fn action(action: &Value, at: &str, types: &[&str], errors: &mut Errors) {
+fn action(action: &Value, at: &str, types: &[&str], label: Label, errors: &mut Errors) {
     let own: &[&str] = match action["type"].as_str() {
         Some("message") => &["text"],
         Some("uri") => &["uri", "altUri"],
@@ -76,7 +115,11 @@ fn action(action: &Value, at: &str, types: &[&str], errors: &mut Errors) {
     };
     let Some(action) = object(action, at, &[&["type", "label"], own].concat(), errors) else { return };
     one_of(action, at, types, errors);
-    text(action, at, "label", 1, 20, errors);
+    match label {
+        Label::Required => text(action, at, "label", 1, 20, errors),
+        Label::Optional if action.contains_key("label") => text(action, at, "label", 1, 12, errors),
+        Label::Optional => {}
+    }
     let is_required = |name: &str| matches!(name, "text" | "uri" | "data" | "mode" | "clipboardText");
     for name in own.iter().filter(|name| is_required(name) || action.contains_key(**name)) {
         match *name {
@@ -94,8 +137,9 @@ fn action(action: &Value, at: &str, types: &[&str], errors: &mut Errors) {
             name => text(action, at, name, 1, 300, errors),
         }
     }
-    if let (Some(min), Some(max)) = (action.get("min"), action.get("max")) {
-        if min.as_str() >= max.as_str() {
+    let moment = |name| action.get(name).and_then(Value::as_str).map(str::to_ascii_uppercase);
+    if let (Some(min), Some(max)) = (moment("min"), moment("max")) {
+        if min >= max {
             errors.push((path(at, "max"), "must be later than min"));
         }
     }
@@ -109,7 +153,8 @@ fn is_moment(value: &Value, mode: &Value) -> bool {
         Some("datetime") => "dddd-dd-ddTdd:dd",
         _ => return false,
     };
-    let digits_as_d = |c: char| if c.is_ascii_digit() { 'd' } else { c };
+    // The letter between date and time may be small.
+    let digits_as_d = |c: char| if c.is_ascii_digit() { 'd' } else { c.to_ascii_uppercase() };
     value.as_str().is_some_and(|value| value.chars().map(digits_as_d).eq(shape.chars()))
 }
 
@@ -127,7 +172,7 @@ fn template(template: &Value, at: &str, errors: &mut Errors) {
                 errors.push((path(at, "actions"), "size must be 2"));
             }
             for (at, button) in buttons {
-                action(button, &at, &BUTTON_ACTIONS, errors);
+                action(button, &at, &BUTTON_ACTIONS, Label::Required, errors);
             }
         }
         Some("carousel") => {
@@ -150,7 +195,13 @@ fn template(template: &Value, at: &str, errors: &mut Errors) {
             for (at, column) in list(carousel, at, "columns", 10, errors) {
                 let Some(column) = object(column, &at, &["imageUrl", "action"], errors) else { continue };
                 https(column, &at, "imageUrl", errors);
-                action(field(column, "action"), &path(&at, "action"), &BUTTON_ACTIONS, errors);
+                action(
+                    field(column, "action"),
+                    &path(&at, "action"),
+                    &BUTTON_ACTIONS,
+                    Label::Optional,
+                    errors,
+                );
             }
         }
         _ => errors.push((path(at, "type"), "unknown type")),
@@ -170,10 +221,10 @@ fn card(card: &Value, at: &str, more: &[&str], max_text: usize, max_buttons: usi
         https(card, at, "thumbnailImageUrl", errors);
     }
     if let Some(default) = card.get("defaultAction") {
-        action(default, &path(at, "defaultAction"), &BUTTON_ACTIONS, errors);
+        action(default, &path(at, "defaultAction"), &BUTTON_ACTIONS, Label::Required, errors);
     }
     for (at, button) in list(card, at, "actions", max_buttons, errors) {
-        action(button, &at, &BUTTON_ACTIONS, errors);
+        action(button, &at, &BUTTON_ACTIONS, Label::Required, errors);
     }
 }
 
@@ -194,7 +245,12 @@ fn flex(contents: &Value, at: &str, errors: &mut Errors) {
             if size > 50_000 {
                 errors.push((at.to_owned(), "must be no larger than 50 KB"));
             }
-            for (at, bubble) in list(carousel, at, "contents", 12, errors) {
+            let bubbles = list(carousel, at, "contents", 12, errors);
+            let width = |bubble: &Value| bubble["size"].as_str().unwrap_or("mega").to_owned();
+            if bubbles.windows(2).any(|pair| width(pair[0].1) != width(pair[1].1)) {
+                errors.push((path(at, "contents"), "must all have the same size"));
+            }
+            for (at, bubble) in bubbles {
                 if bubble["type"] == "bubble" {
                     flex(bubble, &at, errors);
                 } else {
@@ -206,8 +262,16 @@ fn flex(contents: &Value, at: &str, errors: &mut Errors) {
     }
 }
 
-fn https(object: &Object, at: &str, name: &str, errors: &mut Errors) {
+pub(super) fn https(object: &Object, at: &str, name: &str, errors: &mut Errors) {
     address(object, at, name, &["https"], 2000, errors);
+}
+
+fn delivery_tag(message: &Object, at: &str, errors: &mut Errors) {
+    let tag = message.get("deliveryTag").and_then(Value::as_str).unwrap_or_default();
+    if !(1..=30).contains(&tag.len()) || !tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
+        errors.push((path(at, "deliveryTag"), "must be a short name"));
+    }
 }
 
 fn number_text(object: &Object, at: &str, name: &str, errors: &mut Errors) {

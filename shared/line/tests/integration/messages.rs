@@ -272,6 +272,10 @@ fn what_cannot_be_cut_is_no_message() {
     assert!(Message::flex("a", bubble(limit::FLEX_BUBBLE_BYTES)).is_some());
     let carousel = |bubbles: Vec<Value>| json!({ "type": "carousel", "contents": bubbles });
     assert!(Message::flex("a", carousel(vec![bubble(100); 12])).is_some());
+    assert!(
+        Message::flex("a", carousel(vec![json!({ "type": "bubble", "size": "mega" }), bubble(100)]))
+            .is_some()
+    );
     for wrong in [
         json!(null),
         json!({ "type": "box" }),
@@ -280,6 +284,7 @@ fn what_cannot_be_cut_is_no_message() {
         carousel(vec![bubble(100); 13]),
         carousel(vec![bubble(26_000); 2]),
         carousel(vec![json!({ "type": "carousel", "contents": [] })]),
+        carousel(vec![json!({ "type": "bubble" }), json!({ "type": "bubble", "size": "kilo" })]),
         json!({ "type": "carousel" }),
     ] {
         assert_eq!(Message::flex("a", wrong.clone()), None, "{:.80}", wrong.to_string());

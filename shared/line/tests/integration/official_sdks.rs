@@ -188,6 +188,7 @@ fn messages() -> Vec<Message> {
             "contents": [{ "type": "text", "text": "您好", "weight": "bold" }],
         },
     });
+    let area = json!({ "x": 0, "y": 1, "width": 2, "height": 3 });
     let [yes, no, ..] = actions();
     let messages = [
         Some(Message::text("長🌧️".repeat(3000))),
@@ -200,6 +201,33 @@ fn messages() -> Vec<Message> {
         Message::carousel("選單", [card("一"), card("二")]),
         Message::flex("選單", bubble.clone()),
         Message::flex("選單", json!({ "type": "carousel", "contents": [bubble.clone(), bubble] })),
+        Message::raw(json!({
+            "type": "textV2", "text": "{you} {smile} {{}}",
+            "substitution": {
+                "you": { "type": "mention", "mentionee": { "type": "user", "userId": "U49585cd0d5" } },
+                "smile": { "type": "emoji", "productId": "5a8555cfe6256cc92ea23c2a", "emojiId": "002" },
+            },
+        })),
+        Message::raw(
+            json!({ "type": "coupon", "couponId": "01JYNW8JMQVFBNWF1APF8Z3FS7", "deliveryTag": "a" }),
+        ),
+        Message::raw(json!({
+            "type": "imagemap", "baseUrl": "https://example.com/a", "altText": "選單",
+            "baseSize": { "width": 1040, "height": 1040 },
+            "video": {
+                "originalContentUrl": "https://example.com/v.mp4", "previewImageUrl": "https://example.com/p.jpg",
+                "area": area, "externalLink": { "linkUri": "https://example.com/", "label": "More" },
+            },
+            "actions": [
+                { "type": "uri", "linkUri": "https://example.com/", "area": area },
+                { "type": "message", "label": "a", "text": "b", "area": area },
+                { "type": "clipboard", "clipboardText": "b", "area": area },
+            ],
+        })),
+        Message::raw(json!({
+            "type": "text", "text": "$", "emojis": [{ "index": 0, "productId": "5a", "emojiId": "001" }],
+            "sender": { "name": "Cony", "iconUrl": "https://example.com/i.png" },
+        })),
     ];
     let with_quick_replies = |message: Message| actions().into_iter().fold(message, Message::quick_reply);
     let messages = messages.map(Option::unwrap);

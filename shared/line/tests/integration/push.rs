@@ -263,6 +263,8 @@ async fn the_messaging_api_refuses_pushes_that_line_refuses() {
     assert_eq!(post("/v2/bot/message/push", "no uuid", good.clone()).await, 400);
     let reply = json!({ "replyToken": "t", "messages": hello() });
     assert_eq!(post("/v2/bot/message/reply", KEY, reply).await, 400, "replies take no retry key");
+    let loading = json!({ "chatId": "U1", "loadingSeconds": 5 });
+    assert_eq!(post("/v2/bot/chat/loading/start", KEY, loading).await, 400, "nor do loading animations");
     for body in [
         json!({ "messages": hello() }),
         json!({ "to": "", "messages": hello() }),
