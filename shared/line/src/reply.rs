@@ -76,8 +76,8 @@ impl ReplyOutcome {
             ReplyOutcome::Sent => "sent",
             ReplyOutcome::InvalidToken => "invalid_token",
             ReplyOutcome::BadRequest => "bad_request",
-            ReplyOutcome::Unauthorized => "unauthorized",
-            ReplyOutcome::Forbidden => "forbidden",
+            // One name in the metrics: the channel may not send.
+            ReplyOutcome::Unauthorized | ReplyOutcome::Forbidden => "unauthorized",
             ReplyOutcome::RateLimited => "rate_limited",
             ReplyOutcome::ServerError => "server_error",
             ReplyOutcome::Unreachable { maybe_sent: true } => "unknown",

@@ -251,7 +251,7 @@ pub fn line_answers() -> [(LineFault, u16, &'static str, usize); 7] {
         (status(400, "Invalid reply token"), 200, "invalid_token", 1),
         (status(400, "The request body has 1 error(s)"), 200, "bad_request", 1),
         (status(401, "no"), 500, "unauthorized", 1),
-        (status(403, "no"), 500, "forbidden", 1),
+        (status(403, "no"), 500, "unauthorized", 1),
         (status(429, "no"), 500, "rate_limited", 1),
         (status(500, "no"), 500, "server_error", 2),
         (LineFault::DropAnswer, 500, "unknown", 2),
