@@ -26,7 +26,7 @@ impl<B: Bot> AnyWebhook for Webhook<B> {
     }
 
     fn busy_text(&self) -> Option<String> {
-        self.busy_reply()?.as_text().map(str::to_owned)
+        self.busy_reply()?.as_slice().first()?.as_text().map(str::to_owned)
     }
 }
 

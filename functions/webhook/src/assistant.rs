@@ -84,8 +84,8 @@ impl Bot for Assistant {
         }
     }
 
-    fn busy(&self) -> Message {
-        Message::text(replies::PROCESSING)
+    fn busy(&self) -> Messages {
+        Message::text(replies::PROCESSING).into()
     }
 
     fn unavailable(&self) -> Messages {

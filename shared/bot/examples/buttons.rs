@@ -1,13 +1,13 @@
-//! A bot with buttons: a second tap, while the first is being handled, is told to wait.
+//! A bot with buttons: a second tap, while the first is being handled, is told so.
 
-use onetap_bot::{Action, Bot, Context, Incoming, Message, Overlap, Result, run};
+use onetap_bot::{Action, Answer, Bot, Context, Incoming, Message, Messages, Overlap, Result, run};
 
 /// What an event asks for.
 #[derive(Debug)]
 pub enum Ask {
     /// The menu.
     Menu,
-    /// A drink of it.
+    /// This drink.
     Order(String),
 }
 
@@ -23,7 +23,7 @@ impl Bot for Cafe {
         ordered.map(|drink| Ask::Order(drink.to_owned())).or(incoming.text().map(|_| Ask::Menu))
     }
 
-    /// Which events take the user's lock: a match without a default, so that a new button has to say it.
+    /// A match without a default: a new button has to say whether it takes the user's lock.
     fn overlap(&self, _: &Incoming<'_>, ask: &Ask) -> Overlap {
         match ask {
             Ask::Menu => Overlap::Concurrent,
@@ -32,22 +32,27 @@ impl Bot for Cafe {
     }
 
     async fn answer(&self, context: &Context<'_>, ask: &Ask) -> Result {
-        let drink = match ask {
-            Ask::Menu => {
-                let button = |drink| Action::postback(drink, format!("order={drink}"));
-                let menu = Message::text("What would you like?");
-                return Ok(menu.quick_reply(button("latte")).quick_reply(button("tea")).into());
-            }
-            Ask::Order(drink) => drink,
+        let Ask::Order(drink) = ask else {
+            let button = Action::postback("tea", "order=tea");
+            return Ok(Message::text("What would you like?").quick_reply(button).into());
         };
-        // The same key in every delivery of this tap: a kitchen that knows it makes one cup.
+        // The same key in every delivery of this tap: a kitchen that has seen it makes no second cup.
         let key = context.effect_keys().ok_or("LINE gave the tap no id")?.key("order").uuid();
-        Ok(Message::text(format!("One {drink}, order {key}.")).into())
+        match tokio::time::timeout_at(context.deadline(), order(drink, &key)).await {
+            Ok(Ok(number)) => Ok(Message::text(format!("One {drink}, order {number}.")).into()),
+            // It may have taken the order: ask again, with the same key. An error would end the event.
+            _ => Ok(Answer::again()),
+        }
     }
 
-    fn busy(&self) -> Message {
-        Message::text("Your order is on its way.")
+    fn busy(&self) -> Messages {
+        Message::text("Your order is on its way.").into()
     }
+}
+
+/// In place of a request to the kitchen, with the key in a header.
+async fn order(_drink: &str, key: &str) -> Result<String> {
+    Ok(key.to_owned())
 }
 
 #[tokio::main(flavor = "current_thread")]

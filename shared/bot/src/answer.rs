@@ -30,7 +30,8 @@ impl Answer {
         Answer { messages: Some(messages.into()), ..Answer::default() }
     }
 
-    /// The event cannot be handled now: LINE is asked to deliver it again, within its limits.
+    /// The event cannot be handled now. Nothing is sent, its claim and lock are released, and the delivery is answered 500, so that LINE
+    /// delivers it again: a few times, within minutes, if *Webhook redelivery* is on. The reply token stays good for that.
     pub fn again() -> Answer {
         Answer { comes_again: true, ..Answer::default() }
     }
@@ -62,6 +63,13 @@ impl From<Messages> for Answer {
 impl From<Message> for Answer {
     fn from(message: Message) -> Answer {
         Answer::say(message)
+    }
+}
+
+impl From<Option<Message>> for Answer {
+    /// Nothing is sent if there is no message.
+    fn from(message: Option<Message>) -> Answer {
+        message.map_or_else(Answer::nothing, Answer::say)
     }
 }
 

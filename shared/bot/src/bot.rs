@@ -35,12 +35,12 @@ pub trait Bot: Send + Sync + 'static {
     /// This does no I/O, and the same event always asks for the same: a redelivery must mean what the first delivery meant.
     fn ask(&self, incoming: &Incoming<'_>) -> Option<Self::Ask>;
 
-    /// What happens to this event while an earlier one of its user is being handled.
+    /// What happens to this event while an earlier one of its user is being handled, in the same delivery too.
     fn overlap(&self, _incoming: &Incoming<'_>, _ask: &Self::Ask) -> Overlap {
         Overlap::Concurrent
     }
 
-    /// The keys that the answer is likely to read. They are read in the round trip that claims the event, and
+    /// The keys that the answer is likely to read: it saves a round trip to name them. They are read with the event's claim, and
     /// [`Context::get`] then makes no call. A state's key is [`State::keys`](crate::State::keys).
     fn reads(&self, _incoming: &Incoming<'_>, _ask: &Self::Ask) -> Vec<Key> {
         Vec::new()
@@ -50,7 +50,8 @@ pub trait Bot: Send + Sync + 'static {
     ///
     /// It may be called again for the same event if this process dies, so what it changes goes into the answer's writes and
     /// not into calls of its own. After an error or a panic, and if it takes longer than the delivery has, the user is sent
-    /// [`unavailable`](Bot::unavailable), and the event is handled.
+    /// [`unavailable`](Bot::unavailable), and the event is finished: no delivery answers it again. For that, return
+    /// [`Answer::again`].
     fn answer(&self, context: &Context<'_>, ask: &Self::Ask) -> impl Future<Output = Result> + Send;
 
     /// Called after a [`Change`](crate::Change) that has messages is committed, and before they are sent: for work that the commit
@@ -66,7 +67,7 @@ pub trait Bot: Send + Sync + 'static {
     }
 
     /// The reply to an event that finds the processing lock held, unless `PROCESSING_LOCK_MESSAGE` is set.
-    fn busy(&self) -> Message {
+    fn busy(&self) -> Messages {
         default_busy()
     }
 
@@ -86,8 +87,8 @@ pub trait Bot: Send + Sync + 'static {
     }
 }
 
-pub(crate) fn default_busy() -> Message {
-    Message::text("⏳ 處理中，請稍候...")
+pub(crate) fn default_busy() -> Messages {
+    Message::text("⏳ 處理中，請稍候...").into()
 }
 
 pub(crate) fn default_unavailable() -> Messages {

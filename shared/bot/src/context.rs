@@ -106,6 +106,20 @@ impl<'a> Context<'a> {
     /// A change of the state of this user in this chat, and the answer to it: a message or several, perhaps none, or an error. `change` is
     /// called with the state as it is; if another event changes it at the same time, it is called again with the new one. So it
     /// does nothing else. If it leaves the state as it is, nothing is written; after an error neither.
+    ///
+    /// What it needs of the event it owns, and clones for each call:
+    ///
+    /// ```
+    /// # use onetap_bot::{Change, Context, Message, State, Ttl};
+    /// # const TODO: State<Vec<String>> = State::new("todo", Ttl::days(30));
+    /// # fn add(context: &Context<'_>, item: &str) -> Change {
+    /// let item = item.to_owned();
+    /// context.change(&TODO, move |todo| {
+    ///     todo.push(item.clone());
+    ///     Message::text(format!("{} things to do.", todo.len()))
+    /// })
+    /// # }
+    /// ```
     pub fn change<T, R>(
         &self,
         state: &'static State<T>,

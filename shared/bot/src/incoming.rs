@@ -7,7 +7,8 @@ const MAX_AGE_MS: i64 = 7 * 24 * 3_600_000;
 /// How far LINE's clock may be ahead of this one.
 const MAX_AHEAD_MS: i64 = 5 * 60_000;
 
-/// An event, when it happened, and to which channel.
+/// An event, when it happened, and to which channel. The methods are for what most bots read; everything else is in
+/// [`event`](Incoming::event), whose [`kind`](Event::kind) is an enum.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Incoming<'a> {
@@ -35,6 +36,16 @@ impl<'a> Incoming<'a> {
     pub fn text(&self) -> Option<&'a str> {
         match &self.event.kind {
             Kind::Message(IncomingMessage::Text(text)) => Some(text.as_str()),
+            _ => None,
+        }
+    }
+
+    /// The ids of the package and of the sticker, if it is one.
+    pub fn sticker(&self) -> Option<(&'a str, &'a str)> {
+        match &self.event.kind {
+            Kind::Message(IncomingMessage::Sticker { package_id, sticker_id, .. }) => {
+                Some((package_id, sticker_id))
+            }
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use metrics::counter;
-use onetap_line::Message;
+use onetap_line::Messages;
 use onetap_line::webhook::Event;
 use onetap_store::lease::{Acquire, AcquireOutcome};
 use onetap_store::{Answers, Key, Lease, Round, Ticket};
@@ -25,7 +25,7 @@ pub(crate) enum LockOutcome {
     /// It is ours until we release it.
     Held(Lease),
     /// Another event of the user has it, or had it a moment ago. The reply to this one.
-    Busy(Message),
+    Busy(Messages),
     /// A crashed run of the same event holds it. (A live run would hold the claim too, and we hold the claim.)
     LeftBehind,
 }
@@ -124,8 +124,8 @@ impl<'a, 'e, B: Bot> Locks<'a, 'e, B> {
 }
 
 /// The reply to an event that finds the lock held.
-pub(crate) fn busy_reply(lock: Option<&Lock>, bot: &impl Bot) -> Message {
-    let configured = lock.and_then(|lock| lock.message.clone());
+pub(crate) fn busy_reply(lock: Option<&Lock>, bot: &impl Bot) -> Messages {
+    let configured = lock.and_then(|lock| lock.message.clone()).map(Messages::from);
     configured.or_else(|| caught("busy", || bot.busy())).unwrap_or_else(default_busy)
 }
 

@@ -1,7 +1,7 @@
 //! Tests of a bot: a phone that talks to it, without servers and without LINE.
 //!
 //! ```
-//! use onetap_bot::testing::{Phone, redelivered, text};
+//! use onetap_bot::testing::Phone;
 //! use onetap_bot::{Incoming, Message, reply_fn};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -9,11 +9,8 @@
 //! let phone = Phone::new(echo);
 //! assert_eq!(phone.say("U1", "hello").await, ["hello"]);
 //!
-//! // LINE delivers an event again: the user hears the answer once.
-//! let event = text("U1", "again");
-//! assert_eq!(phone.deliver(&[event.clone()]).await, 200);
-//! assert_eq!(phone.deliver(&[redelivered(&event)]).await, 200);
-//! assert_eq!(phone.heard(), ["again"]);
+//! // LINE delivers the event again: the user hears the answer once.
+//! assert!(phone.redeliver().await.is_empty());
 //! # });
 //! ```
 
@@ -23,7 +20,7 @@
 )]
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Request;
@@ -46,15 +43,25 @@ pub const ACCESS_TOKEN: &str = "planted-access-token";
 const PATIENT: Times = Times { delivery: Duration::from_secs(180), reply: Duration::from_secs(60) };
 
 /// A phone: it sends signed deliveries to a bot, and hears the replies, as LINE's Messaging API takes them.
+///
+/// It has more patience than LINE, so that a test does not depend on the speed of its machine: a delivery may take three minutes. With
+/// [`in_real_time`](Phone::in_real_time) the limits are LINE's.
 pub struct Phone<B> {
     line: MessagingApi,
     webhook: Webhook<B>,
+    /// What was delivered last.
+    last: Mutex<Vec<Value>>,
 }
 
 impl<B: Bot> Phone<B> {
     /// A phone for `bot`, whose store is memory.
     pub fn new(bot: B) -> Phone<B> {
         Phone::with_store(bot, Arc::new(Memory::new()))
+    }
+
+    /// The same with the time limits of a real delivery.
+    pub fn in_real_time(bot: B) -> Phone<B> {
+        Phone::with_times(bot, Arc::new(Memory::new()), Times::default())
     }
 
     /// The same on this store.
@@ -75,7 +82,7 @@ impl<B: Bot> Phone<B> {
         };
         let config = Config::from_variables(&Variables::from_lookup(variables)).expect("right variables");
         let webhook = Webhook::new(store, bot, &onetap_http::Client::new(), Config { times, ..config });
-        Phone { webhook: webhook.expect("a right configuration"), line }
+        Phone { webhook: webhook.expect("a right configuration"), line, last: Mutex::default() }
     }
 
     /// `user` says `words` in a chat with the bot alone: the texts of the reply's messages, none if the bot says nothing. A
@@ -97,7 +104,17 @@ impl<B: Bot> Phone<B> {
 
     /// Delivers these events at once, and returns the status that LINE gets: 200, or 500 if it is to send them again.
     pub async fn deliver(&self, events: &[Value]) -> u16 {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = events.to_vec();
         deliver(&self.webhook, SECRET, &json!({ "destination": "U0", "events": events })).await
+    }
+
+    /// LINE delivers again what it delivered last, and the delivery must be answered 200: the replies that it takes, none if it had
+    /// taken them before.
+    pub async fn redeliver(&self) -> Vec<String> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let again: Vec<Value> = last.iter().map(redelivered).collect();
+        assert_eq!(self.deliver(&again).await, 200, "the delivery is to be sent again");
+        self.heard()
     }
 
     /// The messages of all replies since the last look, as [`say`](Phone::say) has them. The order of replies to events that were
@@ -172,6 +189,12 @@ pub fn text(user: &str, words: &str) -> Value {
 /// The event of a tap on a button with this data.
 pub fn tap(user: &str, data: &str) -> Value {
     event(user, json!({ "type": "postback", "postback": { "data": data } }))
+}
+
+/// The event of a sticker.
+pub fn sticker(user: &str, package_id: &str, sticker_id: &str) -> Value {
+    let message = json!({ "type": "sticker", "id": "1", "packageId": package_id, "stickerId": sticker_id });
+    event(user, json!({ "type": "message", "message": message }))
 }
 
 /// The same event in a group.

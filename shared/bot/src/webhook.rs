@@ -10,7 +10,7 @@ use lambda_http::{Body, Request, Response};
 use onetap_config::{ConfigError, Variables};
 use onetap_idem::Idempotency;
 use onetap_line::signature::{Verdict, verify};
-use onetap_line::{Client, Message, WebhookBody};
+use onetap_line::{Client, Messages, WebhookBody};
 use onetap_store::lease::unique_token;
 use onetap_store::{Store, WARM_UP_TIMEOUT, open_with_kinds, warm_up};
 use tokio::time::Instant;
@@ -69,7 +69,7 @@ impl<B: Bot> Webhook<B> {
     }
 
     /// The reply to an event that finds the processing lock held; `None` if no lock is taken.
-    pub fn busy_reply(&self) -> Option<Message> {
+    pub fn busy_reply(&self) -> Option<Messages> {
         let lock = self.engine.config.lock.as_ref()?;
         Some(busy_reply(Some(lock), &self.bot))
     }

@@ -46,8 +46,8 @@ async fn end<B: Bot>(session: &Session<'_>, bot: &B, begun: Begun<'_, B::Ask>) -
     match (claim, lock) {
         (EventClaim::Elsewhere, _) => Ended::Elsewhere.into(),
         (EventClaim::Done(marker), _) => asked.repeat(marker).await.into(),
-        (EventClaim::Ours(run), LockOutcome::Busy(message)) => {
-            let (ended, record) = asked.deny(run, message.into()).await;
+        (EventClaim::Ours(run), LockOutcome::Busy(messages)) => {
+            let (ended, record) = asked.deny(run, messages).await;
             finish(session, event, ended, LastWrites { record, ..LastWrites::default() }).await;
             if ended == Ended::Handled { Ended::Busy.into() } else { ended.into() }
         }

@@ -282,7 +282,7 @@ fn backend(config: &Config) -> Result<Arc<dyn Store>, ConfigError> {
         #[allow(unreachable_patterns, reason = "reached where a feature is off")]
         _ => Err(ConfigError::new(
             STORE,
-            "names a backend that this build leaves out: turn on the feature of onetap-store that has its name",
+            "names a backend that this build leaves out: it is a feature of that name of the onetap crate that you add",
         )),
     }
 }

@@ -27,6 +27,11 @@ impl From<Duration> for Ttl {
 }
 
 impl Ttl {
+    /// This many days.
+    pub const fn days(days: u64) -> Ttl {
+        Ttl::Of(Duration::from_secs(days.saturating_mul(86_400)))
+    }
+
     /// In milliseconds; `None` for [`Ttl::Forever`].
     pub fn millis(self) -> Option<u64> {
         match self {

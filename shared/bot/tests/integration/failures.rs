@@ -37,7 +37,7 @@ impl Bot for Clumsy {
         Vec::new()
     }
 
-    fn busy(&self) -> Message {
+    fn busy(&self) -> Messages {
         panic!("planted")
     }
 
