@@ -44,7 +44,7 @@ pub use resolve::{Resolution, ResolveOutcome};
 pub use returned::Returned;
 
 use cache::Cache;
-use onetap_store::{Batch, Edit, Store, Values, edit};
+use onetap_store::{Batch, ConfigError, Edit, Store, Values, Variables, edit};
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 256;
@@ -96,6 +96,17 @@ impl Idempotency {
     pub fn with_config(store: Arc<dyn Store>, config: Config) -> Idempotency {
         let cache = Cache::new(config.cache_size);
         Idempotency(Arc::new(Inner { store, config, cache }))
+    }
+
+    /// An engine over the store that the environment names (`STORE`, …), with the settings that it has (`IDEM_…`).
+    pub fn from_env() -> Result<Idempotency, ConfigError> {
+        Idempotency::from_variables(&Variables::from_env())
+    }
+
+    /// The same from these variables.
+    pub fn from_variables(variables: &Variables<'_>) -> Result<Idempotency, ConfigError> {
+        let store = onetap_store::open(&onetap_store::Config::from_variables(variables)?)?;
+        Ok(Idempotency::with_config(store, Config::from_variables(variables)?))
     }
 
     /// A call of `key`, for settings that the shorthands below do not have, and for callers that must tell a run from a

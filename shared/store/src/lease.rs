@@ -12,14 +12,18 @@
 //! held.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::MIN_TTL;
 use crate::{Batch, Commit, Error, Expect, Found, Key, Refusal, Request as _, Store};
+
+/// The least pause between two renewals, so that a store that fails is not asked without a pause.
+const RENEW_PAUSE: Duration = Duration::from_millis(50);
 
 /// A random token that no other owner has.
 pub fn unique_token() -> String {
@@ -195,6 +199,28 @@ impl Lease {
                 _ => RenewOutcome::Lost,
             },
         })
+    }
+
+    /// Runs `job`, and renews the lease every third of its TTL meanwhile. A renewal that the store does not answer is tried again for as
+    /// long as the lease may last. If the lease is lost, `job` is dropped where it waits, and the answer is why: lapsed, or lost to
+    /// another holder.
+    ///
+    /// An answer of the job does not mean that the lease is still held: a job that blocks its thread holds up the renewals too. What
+    /// may be written only under the lease carries its [guard](Lease::guard).
+    pub async fn while_renewing<T>(&mut self, job: impl Future<Output = T>) -> Result<T, RenewOutcome> {
+        let mut job = pin!(job);
+        loop {
+            let next = self.until.checked_sub(self.ttl - self.ttl / 3).unwrap_or(self.until);
+            if let Ok(made) = timeout_at(next.max(Instant::now() + RENEW_PAUSE), &mut job).await {
+                return Ok(made);
+            }
+            match self.renew().await {
+                Ok(RenewOutcome::Renewed) => {}
+                Err(_) if Instant::now() < self.until => {}
+                Err(_) => return Err(RenewOutcome::Lapsed),
+                Ok(lost) => return Err(lost),
+            }
+        }
     }
 
     /// Releases the lease, if it is still held.

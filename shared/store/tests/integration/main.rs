@@ -15,6 +15,7 @@ mod observed;
 mod oracle;
 mod race;
 mod redis_transport;
+mod renewing;
 mod script;
 mod sources;
 #[path = "../support/mod.rs"]
