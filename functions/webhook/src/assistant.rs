@@ -32,8 +32,9 @@ impl Assistant {
 
     /// The bot as the environment describes it.
     pub fn from_variables(variables: &Variables<'_>, http: &Client) -> Result<Assistant, ConfigError> {
+        let config = Config::from_variables(variables)?;
         let forecasts = onetap_weather::Config::from_variables(variables)?.open(http);
-        Ok(Assistant::new(Arc::new(forecasts), &Config::from_variables(variables)?))
+        Ok(Assistant::new(Arc::new(forecasts), &config))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A bot with buttons: a second tap, while the first is being handled, is told so.
+//! A bot with buttons: a second tap, while the first is being handled, gets another answer.
 
 use onetap_bot::{Action, Answer, Bot, Context, Incoming, Message, Messages, Overlap, Result, run};
 

@@ -1,4 +1,4 @@
-//! A bot that says again what it is told.
+//! A bot that repeats every text.
 
 use onetap_bot::{Incoming, Message, reply_fn, run};
 

@@ -96,7 +96,7 @@ impl<B: Bot> Phone<B> {
         self.send(tap(user, data)).await
     }
 
-    /// Delivers one event, which must not have to come again: the reply, as [`say`](Phone::say) has it.
+    /// Delivers one event, and expects the status 200: the reply, as [`say`](Phone::say) has it.
     pub async fn send(&self, event: Value) -> Vec<String> {
         assert_eq!(self.deliver(&[event]).await, 200, "the delivery is to be sent again");
         self.heard()

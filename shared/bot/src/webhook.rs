@@ -50,8 +50,9 @@ impl<B: Bot> Webhook<B> {
         variables: &Variables<'_>,
         bot: impl FnOnce(&Variables<'_>, &onetap_http::Client) -> Result<B, ConfigError>,
     ) -> Result<Webhook<B>, ConfigError> {
-        let (config, http) = (Config::from_variables(variables)?, onetap_http::Client::new());
+        let http = onetap_http::Client::new();
         let bot = bot(variables, &http)?;
+        let config = Config::from_variables(variables)?;
         let store = open_with_kinds(&onetap_store::Config::from_variables(variables)?, B::key_kind)?;
         Webhook::new(store, bot, &http, config)
     }
