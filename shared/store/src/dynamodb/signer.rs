@@ -1,12 +1,10 @@
 //! The signature of a request, Signature Version 4, with a signing key that is kept.
 //!
 //! The SDK derives the signing key for every request, although it is the same for a whole day, and builds the canonical
-//! request from copies. Together that is two fifths of a call. A request of DynamoDB is always `POST /`, so that there is
-//! little to make canonical. Tests compare each signature with the SDK's own.
+//! request from copies. Together that is two fifths of a call. A request of DynamoDB is always `POST /`, which
+//! [`onetap_aws::Signer`] signs. Tests compare each signature with the SDK's own.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
 
 use aws_credential_types::Credentials;
 use aws_runtime::auth::sigv4::{SCHEME_ID, SigV4Signer};
@@ -16,78 +14,36 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_smithy_runtime_api::client::auth::{AuthScheme, AuthSchemeEndpointConfig, AuthSchemeId, Sign};
 use aws_smithy_runtime_api::client::identity::{Identity, SharedIdentityResolver};
 use aws_smithy_runtime_api::client::runtime_components::GetIdentityResolver;
-use aws_smithy_types::DateTime;
-use aws_smithy_types::date_time::Format;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::{Digest, Sha256};
+use onetap_aws::timestamp;
 
 /// Signs with credentials that do not change, by this machine's clock.
 pub(super) struct Signer {
-    region: String,
-    credentials: Credentials,
-    /// The day (`YYYYMMDD`) of the signing key, and the key.
-    kept_key: Mutex<Option<(String, Hmac<Sha256>)>>,
+    signer: onetap_aws::Signer,
+    session_token: Option<String>,
 }
 
 impl Signer {
     pub(super) fn new(region: &str, credentials: Credentials) -> Signer {
-        Signer { region: region.to_owned(), credentials, kept_key: Mutex::new(None) }
+        let session_token = credentials.session_token().map(str::to_owned);
+        let credentials =
+            onetap_aws::Credentials::new(credentials.access_key_id(), credentials.secret_access_key());
+        Signer { signer: onetap_aws::Signer::new("dynamodb", region, credentials), session_token }
     }
 
     /// Adds the headers of the signature. `time` is `YYYYMMDDTHHMMSSZ`.
     fn sign(&self, request: &mut HttpRequest, host: String, time: String) -> Result<(), BoxError> {
-        let day = time.get(..8).unwrap_or_default().to_owned();
         let headers = request.headers_mut();
         headers.try_insert("host", host)?;
         headers.try_insert("x-amz-date", time.clone())?;
-        if let Some(token) = self.credentials.session_token() {
-            headers.try_insert("x-amz-security-token", token.to_owned())?;
+        if let Some(token) = &self.session_token {
+            headers.try_insert("x-amz-security-token", token.clone())?;
         }
-
-        let mut headers: Vec<_> = request.headers().iter().filter(|(name, _)| is_signed(name)).collect();
-        headers.sort_unstable();
-        let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
-        let mut canonical = format!("{}\n/\n\n", request.method());
-        for (name, value) in headers {
-            canonical.extend([name, ":", value, "\n"]);
-        }
-        let body = hex(&Sha256::digest(request.body().bytes().unwrap_or_default()));
-        canonical.extend(["\n", &names, "\n", &body]);
-
-        let scope = format!("{day}/{}/dynamodb/aws4_request", self.region);
-        let canonical = hex(&Sha256::digest(canonical));
-        let mut mac = self.key(day)?;
-        mac.update(format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{canonical}").as_bytes());
-        let signature = hex(&mac.finalize().into_bytes());
-        let key_id = self.credentials.access_key_id();
-        let authorization = format!(
-            "AWS4-HMAC-SHA256 Credential={key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
-        );
+        let headers = request.headers().iter().collect();
+        let body = request.body().bytes().unwrap_or_default();
+        let authorization = self.signer.authorization(headers, body, &time);
         request.headers_mut().try_insert("authorization", authorization)?;
         Ok(())
     }
-
-    /// The signing key of this day.
-    fn key(&self, day: String) -> Result<Hmac<Sha256>, BoxError> {
-        let mut kept = self.kept_key.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, key)) = kept.as_ref().filter(|(of, _)| *of == day) {
-            return Ok(key.clone());
-        }
-        let mut key = Hmac::<Sha256>::new_from_slice(
-            format!("AWS4{}", self.credentials.secret_access_key()).as_bytes(),
-        )?;
-        for part in [&*day, &*self.region, "dynamodb", "aws4_request"] {
-            key.update(part.as_bytes());
-            key = Hmac::new_from_slice(&key.finalize().into_bytes())?;
-        }
-        *kept = Some((day, key.clone()));
-        Ok(key)
-    }
-}
-
-/// Proxies may change the others.
-fn is_signed(header: &str) -> bool {
-    !matches!(header, "authorization" | "user-agent" | "x-amzn-trace-id" | "transfer-encoding")
 }
 
 /// The host of a URI, as the header `Host` has it. `None` if the URI has a path.
@@ -97,11 +53,6 @@ fn host(uri: &str) -> Option<&str> {
     let default_port = if scheme == "https" { ":443" } else { ":80" };
     let is_plain = !authority.contains(['/', '?', '#', '@']);
     is_plain.then(|| authority.strip_suffix(default_port).unwrap_or(authority))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |n: u8| char::from(b"0123456789abcdef"[usize::from(n)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 impl Sign for Signer {
@@ -118,9 +69,7 @@ impl Sign for Signer {
             return SigV4Signer::new().sign_http_request(request, identity, endpoint, components, config);
         };
         let now = components.time_source().unwrap_or_default().now();
-        let seconds = i64::try_from(now.duration_since(UNIX_EPOCH)?.as_secs())?;
-        let time = DateTime::from_secs(seconds).fmt(Format::DateTime)?.replace(['-', ':'], "");
-        self.sign(request, host, time)
+        self.sign(request, host, timestamp(now))
     }
 }
 
