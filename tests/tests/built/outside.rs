@@ -203,6 +203,7 @@ fn every_archive_has_its_readme_its_changelog_and_its_licence() {
     names.sort_unstable();
     let version = env!("CARGO_PKG_VERSION");
     let libraries = [
+        "aws",
         "bot",
         "bus",
         "calendar",
