@@ -63,15 +63,17 @@ impl<'a> Context<'a> {
         self.lock_known().clone()
     }
 
-    fn lock_known(&self) -> MutexGuard<'_, Values> {
+    pub(crate) fn lock_known(&self) -> MutexGuard<'_, Values> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The values of these keys, read now unless they were read with the claim.
     pub async fn get(&self, keys: &[Key]) -> Result<Values, Error> {
-        let known = self.known();
-        if keys.iter().all(|key| known.knows(key)) {
-            return Ok(known);
+        {
+            let known = self.lock_known();
+            if keys.iter().all(|key| known.knows(key)) {
+                return Ok(known.clone());
+            }
         }
         let values = self.session.get_all(keys).await?;
         Ok(keys.iter().cloned().zip(values).collect())

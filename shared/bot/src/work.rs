@@ -179,7 +179,7 @@ impl<B: Bot> Asked<'_, B> {
         messages: Option<Messages>,
     ) -> Outcome {
         let Change { edit, step, is_repeatable, unwritten } = change;
-        let edit = edit.knowing(&context.known());
+        let edit = edit.knowing(&context.lock_known());
         let written = write(self.session, run.as_mut(), edit, step, messages.as_ref()).await;
         match written {
             Ok(Marker::Answer(answer)) => {
@@ -209,17 +209,17 @@ impl<B: Bot> Asked<'_, B> {
                     log_bot_error(&**error);
                 }
                 let maybe_written = matches!(&error, edit::Error::Unwritten(error) if error.maybe_applied());
-                match messages {
+                if maybe_written && run.is_some() {
                     // The claim stays: it is the result's, if that was written.
-                    _ if maybe_written && run.is_some() => {
-                        count_dedupe("unrecorded");
-                        match messages {
-                            Some(messages) => self.say(None, messages).await,
-                            // If the bot said "try again", the user could enter it twice. The redelivery finds the marker
-                            // and replies, or finds none and does the work.
-                            None => (Ended::Failed, None),
-                        }
-                    }
+                    count_dedupe("unrecorded");
+                    return match messages {
+                        Some(messages) => self.say(None, messages).await,
+                        // If the bot said "try again", the user could enter it twice. The redelivery finds the marker and
+                        // replies, or finds none and does the work.
+                        None => (Ended::Failed, None),
+                    };
+                }
+                match messages {
                     Some(messages) => self.say(run, messages).await,
                     None => self.apologize(run, unwritten).await,
                 }
